@@ -24,7 +24,7 @@ MUTANTS := .mutants
 BENCH := .bench
 # What `make matrix` needs, and its logs.
 MATRIX := .matrix
-# Where the pictures go that the tests take: `make test-ui PICTURES=docs/images` renews those of the docs.
+# Where the pictures go that the browser tests take; `make pictures` renews those of the docs.
 PICTURES ?= $(UI)/pictures
 # What `make test` leaves behind: the output of each part, and pytest's reports.
 REPORTS := .reports
@@ -40,7 +40,7 @@ new = rm -rf $(1) && $(2) -m venv $(1) && $(1)/bin/python -m pip install $(QUIET
 # $(call install,ENVIRONMENT): pip install in that environment.
 install = $(1)/bin/python -m pip install $(QUIET)
 
-.PHONY: help help-all demo demo-ui test python-airflow2 test-airflow3 test-airflow2 test-guides test-ui faults faults-celery lint wheel matrix bench scale mutants model coverage docs clean
+.PHONY: help help-all demo demo-ui test python-airflow2 test-airflow3 test-airflow2 test-guides test-ui pictures faults faults-celery lint wheel matrix bench scale mutants model coverage docs clean
 
 help:
 	@echo "make demo       run the main job end to end on an embedded Airflow"
@@ -64,6 +64,7 @@ help-all: help
 	@echo "make mutants        change the code at random places, and see whether a test fails (half an hour)"
 	@echo "make model          plan and apply while files change, services drift, responses are lost, tasks are killed"
 	@echo "make test-ui        open Airflow and the Custody page in a browser; needs chromium and npm"
+	@echo "make pictures       renew the pictures of docs and README, and the record of their texts, in docs/images"
 	@echo "make test-guides    sign in SoftHSM2 and in a KMS, make a pod; needs softhsm2"
 	@echo "make faults-celery  the faults on Celery; needs redis-server and postgresql"
 	@echo "make scale          5,000 rows and 1,000 sensors on Celery; needs redis-server and postgresql"
@@ -132,6 +133,11 @@ test-ui: $(VENV)/.ready $(UI)/.ready
 	@PICTURES="$(PICTURES)" AXE_CORE="$(UI)/node_modules/axe-core/axe.min.js" \
 		$(VENV)/bin/python -m pytest tests/ui
 	@echo "pictures: $(PICTURES)"
+
+pictures: $(VENV)/.ready $(UI)/.ready
+	@echo "--- pictures of docs and README (three minutes)"
+	@PICTURES=docs/images $(VENV)/bin/python -m pytest -m picture tests/ui
+	@ls docs/images/*.png docs/images/words.json
 
 # The same tests run in `make test-airflow3`, which skips what is not installed; here that is a failure.
 test-guides: $(VENV)/.ready $(GUIDES)/.ready

@@ -18,7 +18,9 @@ from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.retry_policy import use_default_retry_policy
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context
+    from airflow.providers.common.compat.sdk import Context, XComArg
+    from airflow.sdk.definitions.xcom_arg import PlainXComArg
+    from typing_extensions import Self
 
 
 class _NotGiven(Enum):
@@ -76,7 +78,13 @@ class RendersNoData(BaseOperator):
     #: task is not mapped.
     _mapped_arguments: Mapping[str, Any] | None = None
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+    if TYPE_CHECKING:
+        # For Airflow's own declaration, ``task.output["key"]`` is an error in an editor.
+        @property
+        def output(self) -> PlainXComArg:
+            """Return the task's result, for another task's parameter; ``output["key"]`` is the XCom ``key``."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         task = super().__new__(cls)
         if kwargs.get("_airflow_from_mapped"):
             vars(task)["_mapped_arguments"] = kwargs
@@ -149,7 +157,7 @@ class CustodyTask(RendersNoData):
     #: The ids of the task's whitelisting requests, once they are known.
     _linked_ids: Sequence[str] = ()
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         task = super().__new__(cls, *args, **kwargs)
         for field in cls.template_fields:
             name = PARAMETER_OF.get(field, field)
@@ -159,7 +167,7 @@ class CustodyTask(RendersNoData):
     def __init__(
         self,
         *,
-        custody_conn_id: str = CustodyHook.default_conn_name,
+        custody_conn_id: str | XComArg = CustodyHook.default_conn_name,
         omit_if_none: str | Collection[str] = (),
         **kwargs: Any,
     ) -> None:
@@ -172,7 +180,8 @@ class CustodyTask(RendersNoData):
             del kwargs[name]
         super().__init__(**kwargs)
         use_default_retry_policy(self)
-        self.custody_conn_id = custody_conn_id
+        # In the run, the field is text.
+        self.custody_conn_id: str = custody_conn_id  # type: ignore[assignment]
         if not isinstance(omit_if_none, (str, Collection)):
             self._refuse(f"omit_if_none must be a name or a list of names, not {describe(omit_if_none)}")
             omit_if_none = ()

@@ -250,7 +250,7 @@ class UnhandledEvents:
             self._until = event.timestamp if self._until is None else max(self._until, event.timestamp)
 
     @property
-    def place(self) -> dict[str, Any]:
+    def place(self) -> dict[str, object]:
         """The position after the returned events, as ``extra`` of the task's event."""
         if self._until is None:
             return {}
@@ -259,7 +259,7 @@ class UnhandledEvents:
         return {"until": self._until.isoformat(), "recent": recent}
 
 
-def calls_of(event: Any, client: CustodyClient) -> list[dict[str, Any]]:
+def calls_of(event: Any, client: CustodyClient) -> list[dict[str, object]]:
     """
     Return the webhook calls of an asset event.
 
@@ -282,7 +282,7 @@ def calls_of(event: Any, client: CustodyClient) -> list[dict[str, Any]]:
     return [dict(each) for each in _listed(data.get("calls")) if isinstance(each, Mapping) and each.get("id")]
 
 
-def _find_calls(client: CustodyClient, wanted: set[str], since: str) -> dict[str, dict[str, Any]]:
+def _find_calls(client: CustodyClient, wanted: set[str], since: str) -> dict[str, dict[str, object]]:
     """
     Return the calls with the given ids that the service still lists.
 
@@ -295,7 +295,7 @@ def _find_calls(client: CustodyClient, wanted: set[str], since: str) -> dict[str
 
     start = parse_timestamp(since)
     cursor = CallCursor(start) if start else BEGINNING
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, dict[str, object]] = {}
     more = True
     while more and len(found) < len(wanted):
         new = client.read_webhook_calls(cursor)

@@ -35,6 +35,7 @@ def get_provider_info() -> dict[str, Any]:
                     "airflow_custody.operators.health",
                     "airflow_custody.operators.webhook",
                     "airflow_custody.operators.whitelist",
+                    "airflow_custody.operators.whitelist_approval",
                     "airflow_custody.operators.whitelist_signing",
                     "airflow_custody.operators.whitelist_plan",
                     "airflow_custody.operators.whitelist_plan_approval",
@@ -59,8 +60,11 @@ def get_provider_info() -> dict[str, Any]:
             }
         ],
         "asset-uris": [{"schemes": ["custody"], "handler": "airflow_custody.assets.normalize_uri"}],
-        # For `airflow providers links`. Airflow 2 has no page, so no operator has the link there.
-        "extra-links": ["airflow_custody.plugin.links.CustodyRequestLink"],
+        # For `airflow providers links`. Airflow 2 has no page, so no operator has the links there.
+        "extra-links": [
+            "airflow_custody.plugin.links.CustodyPageLink",
+            "airflow_custody.plugin.links.CustodyRequestLink",
+        ],
         # From version 3.2 on, Airflow adds these commands to its own. The console script works everywhere.
         "cli": ["airflow_custody.cli.main.get_airflow_commands"],
         "config": {

@@ -43,6 +43,8 @@ from airflow_custody.client.whitelist.files.reading import read_whitelist_file
 from airflow_custody.sandbox.whitelist.store import EFFECTIVE
 
 DAG_ID = "custody_whitelist_as_code"
+# Id of the DAG's task group, and the beginning of its tasks' ids.
+GROUP = "whitelist."
 FORGED_DAG_ID = "custody_forged_address"
 TIMEOUT = 600.0
 APPROVER, STRANGER = "carol", "mallory"
@@ -213,7 +215,7 @@ class Demo:
         """
         self._failing = failing or {}
         run = dag.test(run_conf=conf and dict(conf))
-        found = {task.task_id: str(task.state) for task in run.get_task_instances()}
+        found = {task.task_id.removeprefix(GROUP): str(task.state) for task in run.get_task_instances()}
         if (states | dict.fromkeys(self._failing, "failed")).items() - found.items():
             raise DemoError(f"the run ended as {run.state}: {found}")
 
@@ -251,19 +253,20 @@ class Demo:
         class Listener:
             @hookimpl
             def on_task_instance_success(self, previous_state: Any, task_instance: Any) -> None:
+                name = task_instance.task_id.removeprefix(GROUP)
                 value = task_instance.xcom_pull(task_ids=task_instance.task_id)
-                demo._values[task_instance.task_id] = value
+                demo._values[name] = value
                 seconds = time.time() - task_instance.start_date.timestamp()
-                demo._print_success(task_instance.task_id, value, seconds)
+                demo._print_success(name, value, seconds)
 
             @hookimpl
             def on_task_instance_skipped(self, previous_state: Any, task_instance: Any) -> None:
-                if task_instance.task_id == "plan":
+                if task_instance.task_id == f"{GROUP}plan":
                     demo._output.print_step("plan", "nothing to do: no approval needed, nothing sent")
 
             @hookimpl
             def on_task_instance_failed(self, previous_state: Any, task_instance: Any, error: Any) -> None:
-                demo._print_failure(task_instance.task_id, str(error))
+                demo._print_failure(task_instance.task_id.removeprefix(GROUP), str(error))
 
         return Listener()
 
@@ -277,8 +280,8 @@ class Demo:
                 step(task_id, _counts(value["counts"]), table=["", *self._output.style.table(COLUMNS, rows), ""])
             case "apply":
                 step(task_id, f"{_counts(value['counts'])}, each once, in {seconds:.1f} s")
-            case "sign_first" | "sign_second":
-                name = {"sign_first": "alice", "sign_second": "bob"}[task_id]
+            case "sign_custody_first_signer" | "sign_custody_second_signer":
+                name = {"sign_custody_first_signer": "alice", "sign_custody_second_signer": "bob"}[task_id]
                 step(task_id, f"all requests match the plan; {name}'s key signed {value} with one signature")
             case "wait_until_effective":
                 step(task_id, f"all {value['count']} are in effect, {value['verified']} verified by signatures")

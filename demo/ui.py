@@ -49,6 +49,7 @@ ETH and the label Settlement: the same label each time, because another label is
   in effect, it plans again and finds no changes. Trigger it again: there is nothing to do. Then trigger
   custody_whitelist_reconciliation, which only compares. Start with this, because requests of the other DAGs are not in
   the file.
+- Trigger custody_whitelist_as_tasks for the same with single tasks, in place of a task group.
 - Trigger custody_whitelist_complete. It creates a request and waits for your decision under "Required Actions". If you
   approve, alice and bob sign, and the DAG waits until the address is in effect. If you reject, the request is rejected
   at the service. The request is not in the file, so the reconciliation reports it and fails.

@@ -1,10 +1,14 @@
 """
-Start a DAG when the custody service turns unhealthy.
+Send an alert when the custody service stays unhealthy for ten minutes.
 
 An asset watcher polls the service as long as the DAG is switched on. It starts one run each time the service turns
 from healthy to unhealthy, not one for each poll. A service that does not respond counts as unhealthy.
 
-What to change: the checks to watch (the trigger's filters), the interval, and the task ``alert``.
+The run prints the reason, and waits until the service is healthy again. After ten minutes, the run fails and calls
+``notify`` once. It does the same at once if the service cannot be checked, for instance because of a wrong token.
+
+What to change: the checks to watch (give the trigger and the sensor the same filters), the time-out, and ``notify``:
+use your provider's notifier instead, such as ``on_failure_callback=SlackWebhookNotifier(text="...")``.
 
 Requires Airflow 3. On Airflow 2, which has no asset watchers, this file defines no DAG.
 """
@@ -15,6 +19,7 @@ from datetime import datetime, timezone
 
 from airflow.providers.common.compat.sdk import DAG, task
 
+from airflow_custody.sensors.health import CustodyHealthSensor
 from airflow_custody.triggers.health import CustodyHealthTrigger
 
 try:
@@ -33,6 +38,10 @@ if AssetWatcher is not None:
         ],
     )
 
+    def notify(context: dict) -> None:
+        """Print a link to the log. Replace this with your own notification."""
+        print(f"The custody service is unhealthy or cannot be checked: {context['ti'].log_url}")
+
     with DAG(
         dag_id="custody_unhealthy_watcher",
         schedule=[custody_unhealthy],
@@ -43,12 +52,19 @@ if AssetWatcher is not None:
     ) as dag:
 
         @task
-        def alert(triggering_asset_events=None) -> list[str]:
-            """Print why the service is unhealthy; replace this with your own alert."""
+        def print_reasons(triggering_asset_events=None) -> list[str]:
+            """Print why the service is unhealthy."""
             events = triggering_asset_events[custody_unhealthy]
             reasons = [event.extra["payload"]["reason"] for event in events]
             for reason in reasons:
                 print(f"custody service: {reason}")
             return reasons
 
-        alert()
+        CustodyHealthSensor(
+            task_id="wait_until_healthy",
+            deferrable=True,
+            poke_interval=30,
+            timeout=10 * 60,
+            on_failure_callback=notify,
+        )
+        print_reasons()

@@ -10,7 +10,8 @@ Before signing, each signer fetches the request from the service, verifies it, a
 create task requested. A request with any other content is not signed.
 
 The user who starts a run enters the address; there is no schedule. If a request with the same content already exists,
-the run reuses it.
+the run reuses it. The task group ``CustodyWhitelistRequestTaskGroup`` has the same tasks, except ``reject`` and
+``notify``.
 
 What to change: the users who may decide, and the body of ``notify``. Connections to create: the two signers' users
 (``custody_first_signer``, ``custody_second_signer``), and for each signer's P-256 key a connection of any type
@@ -143,7 +144,7 @@ with DAG(
         request_ids=create_request.output,
         expected=create_request.output["request"],
     )
-    # Without this line, the tasks would not wait for the decision.
+    # Only the tasks of the chosen branch run.
     branch >> sign_first >> sign_second
 
     wait_until_effective = CustodyWhitelistRequestSensor(

@@ -9,18 +9,17 @@ address that the source does not have. This DAG never deletes.
 There is no schedule, because the addresses are samples from public specifications. For your own addresses, set a
 schedule, such as ``"0 2 * * *"``. Rows that are pending or in effect are not requested again.
 
-What to change: read the addresses from your own source in ``addresses``, and set the limit. To have plans approved in
-Airflow before they are applied, see ``custody_whitelist_as_code``.
+What to change: read the addresses from your own source in ``addresses``, and set the limit. To have plans approved and
+signed in Airflow, see ``custody_whitelist_as_code``: the task group takes ``rows`` in place of ``path``.
 """
 
 from __future__ import annotations
 
 from datetime import timedelta
 
-from airflow.providers.common.compat.sdk import DAG, chain, task
+from airflow.providers.common.compat.sdk import DAG, task
 
-from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOperator, CustodyPlanWhitelistOperator
-from airflow_custody.sensors.whitelist import CustodyWhitelistRequestSensor
+from airflow_custody.task_groups.whitelist import CustodyWhitelistFileTaskGroup
 
 with DAG(
     dag_id="custody_whitelist_from_rows",
@@ -49,40 +48,16 @@ with DAG(
             },
         ]
 
-    rows = addresses()
-    plan = CustodyPlanWhitelistOperator(
-        task_id="plan",
-        rows=rows,
-        omit_if_none=("customer_id",),
-        # More new addresses in one night are probably a mistake in the source.
-        max_creates=5,
-        skip_if_nothing_to_do=True,
+    CustodyWhitelistFileTaskGroup(
+        rows=addresses(),
+        # The requests are signed at the service, and every plan within the limits is applied.
+        signers={},
+        approve=False,
+        check_health=False,
+        prove=True,
+        task_arguments={
+            # More new addresses in one night are probably a mistake in the source.
+            "plan": {"omit_if_none": ("customer_id",), "max_creates": 5},
+            "wait_until_effective": {"poke_interval": 5},
+        },
     )
-    apply = CustodyApplyWhitelistPlanOperator(
-        task_id="apply",
-        # The settings of the plan come with its output, but not the rows.
-        plan=plan.output,
-        rows=rows,
-        plan_hash=plan.output["plan_hash"],
-    )
-
-    wait_until_effective = CustodyWhitelistRequestSensor(
-        task_id="wait_until_effective",
-        request_id=apply.output["request_ids"],
-        expected=apply.output["requests"],
-        deferrable=True,
-        poke_interval=5,
-        timeout=24 * 60 * 60,
-    )
-
-    prove = CustodyPlanWhitelistOperator(
-        task_id="prove",
-        rows=rows,
-        omit_if_none=("customer_id",),
-        # Fail if rows differ, or the service has requests that the source does not have.
-        fail_on_changes=True,
-        # Run even if the tasks before it were skipped because there was nothing to do.
-        trigger_rule="none_failed",
-    )
-
-    chain(plan, apply, wait_until_effective, prove)

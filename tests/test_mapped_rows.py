@@ -58,10 +58,11 @@ def all_tasks() -> list[tuple[type[Any], dict[str, Any], dict[str, Any]]]:
     """Return each task, with a value for each templated parameter, and the settings that it needs."""
     found = [(each.task, each.templated, each.settings) for each in TABLE]
     if AIRFLOW >= (3, 1):
+        from airflow_custody.operators.whitelist_approval import CustodyApproveWhitelistRequestOperator
         from airflow_custody.operators.whitelist_plan_approval import CustodyApproveWhitelistPlanOperator
 
-        fields = CustodyApproveWhitelistPlanOperator.template_fields
-        found.append((CustodyApproveWhitelistPlanOperator, dict.fromkeys(fields, ""), {}))
+        for each in (CustodyApproveWhitelistRequestOperator, CustodyApproveWhitelistPlanOperator):
+            found.append((each, dict.fromkeys(each.template_fields, ""), {}))
     return found
 
 

@@ -48,7 +48,7 @@ for module in modules:
     try:
         importlib.import_module(module)
     except AirflowOptionalProviderFeatureException:
-        assert module.endswith(".whitelist_plan_approval"), module
+        assert module.endswith("_approval"), module
 from importlib.metadata import entry_points
 (plugin,) = [each for each in entry_points(group="airflow.plugins") if each.name == "custody"]
 assert plugin.load().name == "custody", "Airflow does not find the plugin"

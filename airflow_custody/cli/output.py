@@ -35,8 +35,8 @@ _COLOURS: dict[Level, str] = {"good": "32", "warning": "33", "bad": "1;31"}
 # A request that the service reports as approved is not green: only signatures prove it.
 _WORDS: dict[Level, str] = {
     "good": "ok, success, holds, yes, verified, enabled",
-    "warning": "unknown, cannot tell, pending, unsigned, disabled, cooldown, rejected",
-    "bad": "failed, failure, does not hold, unverified, absent, unreadable",
+    "warning": "unknown, cannot tell, pending, unsigned, no signatures yet, disabled, cooldown, rejected",
+    "bad": "failed, failure, does not hold, unverified, not verified, absent, unreadable",
 }
 _LEVELS: dict[str, Level] = {word: level for level, words in _WORDS.items() for word in words.split(", ")}
 # Columns are separated by two spaces. The last one has at least this width, if it has a longer text.

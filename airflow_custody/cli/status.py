@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from airflow_custody.cli.commands import CHANGES, ERROR, NOTHING_TO_DO, add_command
 from airflow_custody.cli.connection import add_connection_options, open_client
 from airflow_custody.cli.health import view_health
-from airflow_custody.cli.output import Mark, Output, as_state
+from airflow_custody.cli.output import Level, Mark, Output, as_state
 from airflow_custody.client import CustodyClient
 from airflow_custody.overview import for_people, read_overview
-from airflow_custody.overview.models import STATES
-from airflow_custody.overview.verdict import SECTIONS, judge_overview
+from airflow_custody.overview.models import STATES, TRUSTS
+from airflow_custody.overview.verdict import LEVELS, SECTIONS, describe_state, judge_overview
 
 if TYPE_CHECKING:
     from airflow_custody.cli.commands import Commands
@@ -23,12 +23,21 @@ if TYPE_CHECKING:
         RequestsView,
         Section,
     )
+    from airflow_custody.overview.verdict import Level as OverviewLevel
 
+# The colours of the levels of an overview.
+_COLOURS: dict[OverviewLevel, Level | None] = {
+    "bad": "bad",
+    "unknown": "warning",
+    "warning": "warning",
+    "waiting": "warning",
+    "good": "good",
+}
 # The parts of the requests, with the state of their requests.
 _REQUESTS: dict[str, ReportedState] = {"pending": "pending", "unknown": "unknown", "recent": "effective"}
 # Text that other people wrote comes last.
 _COLUMNS = (
-    *("id", "status", "trust", "signatures", "deletion_pending", "action", "created_at", "changed_at"),
+    *("id", "state", "status", "trust", "signatures", "deletion_pending", "action", "created_at", "changed_at"),
     *("chain", "address", "legacy", "problem", "label"),
 )
 
@@ -37,6 +46,9 @@ def show_status(args: Namespace, output: Output) -> int:
     """
     Show a summary of the service, with problems first: health, pending and recent whitelisting requests, other
     pending approvals, webhooks, and the newest webhook call. Nothing is changed.
+
+    Its verdict is trouble, attention, waiting (requests have been pending for more than three days, or at least 50
+    requests for more than an hour) or healthy.
 
     Exit codes: 0 no problem (requests may be pending, and webhooks disabled); 2 the service is unhealthy, a request is
     not verified or not readable, its state is not known, the service counts requests that it does not return (hidden),
@@ -52,20 +64,31 @@ def show_status(args: Namespace, output: Output) -> int:
     All requests are read, with one call for each hundred. A call takes at most 10 s and is not repeated, even if
     --timeout and --max-retries allow more.
 
-    JSON: {"ok", "wrong", "unread", "read_at", "base_url", "pinned" (whether signatures are verified), "user",
-    "health", "requests", "approvals", "webhooks", "journal"}. The last six are parts: {"value", "problem",
-    "not_offered", "role_missing"}, where the value is null if the part could not be read. The value of health is the
-    JSON of custody health without listed. The value of requests is {"pending", "recent", "unknown": each {"rows",
-    "total", "faulty", "oldest_at"}, "in_effect_twice": lists of the ids of requests in effect for the same
-    destination, "hidden": number}. Times are ISO 8601 text, or null. Texts in values come from the service and may be
-    anything.
+    JSON: {"ok", "level" (bad, warning, waiting or good), "wrong", "unread", "waiting" (texts), "read_at", "base_url",
+    "pinned" (whether signatures are verified), "user", "health", "requests", "approvals", "webhooks", "journal"}. The
+    last six are parts: {"value", "problem", "not_offered", "role_missing"}, where the value is null if the part could
+    not be read. The value of health is the JSON of custody health without listed. The value of requests is {"pending",
+    "recent", "unknown": each {"rows", "total", "faulty", "oldest_at"}, "in_effect_twice": lists of the ids of requests
+    in effect for the same destination, "hidden": number}. Times are ISO 8601 text, or null. Texts in values come from
+    the service and may be anything.
     """
     with open_client(args) as usual, CustodyClient.from_settings(for_people(usual.settings), usual.auth) as client:
         overview = read_overview(client)
     verdict = judge_overview(overview)
     wrong, unread = verdict.texts("wrong"), verdict.texts("unread")
     parts: dict[str, Section[Any]] = {name: getattr(overview, name) for name in SECTIONS}
-    data: dict[str, Any] = {"ok": verdict.ok, "wrong": wrong, "unread": unread, **asdict(overview)}
+    waiting = verdict.texts("waiting")
+    data: dict[str, Any] = {
+        "ok": verdict.ok,
+        "level": verdict.level,
+        "wrong": wrong,
+        "unread": unread,
+        "waiting": waiting,
+        **asdict(overview),
+    }
+    if overview.requests.value is not None:
+        # The list of all requests is for the page, and was not read.
+        del data["requests"]["value"]["listed"]
     if (health := overview.health.value) is not None:
         data["health"]["value"] = health.to_json()
     # A part that is not offered, or not for this user's roles, is not known to be well.
@@ -74,10 +97,9 @@ def show_status(args: Namespace, output: Output) -> int:
     view = [
         *(Mark("WRONG", "bad", rest=f": {each}") for each in wrong),
         *(Mark("NOT READ", "bad", rest=f": {each}") for each in unread),
-        Mark("all well" if is_complete else "all that could be read is well", "good", rest=where)
-        if verdict.ok
-        else Mark("not all well", "bad", rest=where),
+        Mark(LEVELS[verdict.level], _COLOURS[verdict.level], rest=where if is_complete else f" (not complete){where}"),
         *(Mark("NOTE", "warning", rest=f": {each}") for each in verdict.texts("note")),
+        *(Mark("WAITING", "warning", rest=f": {each}") for each in waiting),
         {SECTIONS[name].upper(): _view_part(name, part) for name, part in parts.items() if not part.role_missing},
     ]
     output.data(data, view)
@@ -115,11 +137,13 @@ def _view_requests(view: RequestsView, state: ReportedState) -> tuple[str, Any]:
     rows = [
         {
             **{column: getattr(row, column) for column in _COLUMNS},
+            "state": Mark(words, _COLOURS[level]),
             "status": as_state(row.status),
-            "trust": as_state(row.trust),
+            "trust": as_state(TRUSTS[row.trust]),
             "signatures": describe_paths(row) or row.signatures,
         }
         for row in view.rows
+        for level, words in [describe_state(row)]
     ]
     return f"{title} ({number})", rows
 

@@ -43,7 +43,7 @@ from airflow_custody.client.whitelist.plans.planner import PlanSettings, check_i
 from airflow_custody.client.whitelist.plans.report import plan_to_json, plan_to_markdown, plan_to_text
 from airflow_custody.client.whitelist.snapshot import read_snapshot, service_name
 from airflow_custody.overview import read_request
-from airflow_custody.overview.models import STATES
+from airflow_custody.overview.verdict import describe_state
 
 if TYPE_CHECKING:
     from airflow_custody.cli.commands import Commands
@@ -139,11 +139,14 @@ def plan(args: Namespace, output: Output) -> int:
     The operator CustodyApplyWhitelistPlanOperator applies a plan, by its hash. With pinned keys, requests
     that signatures do not prove are reported as unverified. They count as a change, but applying does not touch them.
 
+    A plan task applies a large plan in parts. Without --at-most, this command prints the whole plan. The plan hash
+    equals a task's only if both have the same number of operations: "500 of 3,000 operations" is --at-most 500.
+
     JSON: {"plan_hash", "service", "file", "pinned": {"keys", "minimum"} (null: nothing is verified), "counts": {STATE:
     number}, "has_changes", "ignored" (ids), "only" (lists of values), "hidden" (number), "rows": [{"state", "action",
     "where", "id", "status", "fields", "shown", "note", "others" (ids), "request"}], "over_limits" (list of texts)}. The
-    states are create, replace, pending, unchanged, differs, duplicate, undeclared, rejected, unreadable and unverified.
-    The action is create, delete or null.
+    states are create, replace, later, pending, unchanged, differs, duplicate, undeclared, rejected, unreadable and
+    unverified. The action is create, delete or null.
     """
     settings = _plan_settings(args)
     # If an option is not given, the limit has its default.
@@ -166,7 +169,7 @@ def plan(args: Namespace, output: Output) -> int:
             warnings = check_chains(client, found.new_requests)
         except CustodyRequestError as error:
             refusal = error
-        found = replace(found, warnings=tuple(filter(None, [*warnings, file.unchecked_text])))
+        found = replace(found, warnings=tuple(filter(None, [*warnings, file.unchecked_text]))).first(args.at_most)
         # A plan whose chains are refused is printed, too.
         _print_plan(found, faults, output, all_rows=args.all)
         for each in warnings:
@@ -318,7 +321,7 @@ def _is_confirmed(request_id: str, row: RequestRow, base_url: str) -> bool:
     """
     for name, value in (("label", row.label), ("chain", row.chain), ("address", row.address)):
         message(f"{name}: {escape(value[:300])}")
-    question = f"Delete request {request_id}, {STATES[row.state]}, at {base_url}? [y/N] "
+    question = f"Delete request {request_id}, {describe_state(row)[1]}, at {base_url}? [y/N] "
     print(question, end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
@@ -326,7 +329,7 @@ def _is_confirmed(request_id: str, row: RequestRow, base_url: str) -> bool:
 # --- options ------------------------------------------------------------------------------------------------
 
 
-def _number(kind: Callable[[str], Any]) -> Callable[[str], Any]:
+def _number(kind: Callable[[str], Any], low: int = 0) -> Callable[[str], Any]:
     def parse(value: str) -> Any:
         if value == "none":
             return None
@@ -334,8 +337,8 @@ def _number(kind: Callable[[str], Any]) -> Callable[[str], Any]:
             number = kind(value)
         except ValueError:
             number = -1
-        if not 0 <= number < 1e12:
-            raise ArgumentTypeError(f"must be a {'whole ' if kind is int else ''}number of at least 0, or none")
+        if not low <= number < 1e12:
+            raise ArgumentTypeError(f"must be a {'whole ' if kind is int else ''}number of at least {low}, or none")
         return number
 
     return parse
@@ -369,6 +372,8 @@ def add_to(commands: Commands, help: str) -> None:
     parser.add_argument("--all", action="store_true", help="also show unchanged rows")
     for name, (kind, text) in LIMITS.items():
         parser.add_argument(flag_of(name), type=_number(kind), default=SUPPRESS, metavar="N|none", help=text)
+    text = "only the first N operations, like the parameter at_most of the plan task. Default: all"
+    parser.add_argument("--at-most", type=_number(int, 1), metavar="N|none", help=text)
     text = "address or label that the file must have"
     parser.add_argument("--must-keep", dest="must_keep", metavar="TEXT", action="append", help=text, default=SUPPRESS)
     text = "id of a request that you have inspected, and that must not block a row"

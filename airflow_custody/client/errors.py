@@ -203,7 +203,7 @@ class CustodyError(Exception):
     def __str__(self) -> str:
         return self.render()
 
-    def with_facts(self, **facts: Any) -> Self:
+    def with_facts(self, **facts: object) -> Self:
         """
         Return a copy of this error, with other attributes.
 
@@ -218,7 +218,7 @@ class CustodyError(Exception):
         copied.__suppress_context__ = self.__suppress_context__
         return copied
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """
         Return the error as plain JSON data, for another process.
 
@@ -231,7 +231,7 @@ class CustodyError(Exception):
         return {"type": type(self).__name__, "message": self.message, **given, "retryable": self.retryable}
 
     @staticmethod
-    def from_json(data: Mapping[str, Any]) -> CustodyError:
+    def from_json(data: Mapping[str, object]) -> CustodyError:
         """
         Build the error that :meth:`to_json` described.
 
@@ -241,7 +241,7 @@ class CustodyError(Exception):
         """
         types: dict[str, type[CustodyError]] = {each.__name__: each for each in CustodyError.__subclasses__()}
         types |= {each.__name__: each for each in CustodyRequestError.__subclasses__()}
-        facts = {name: data[name] for name in _facts() if data.get(name)}
+        facts: dict[str, Any] = {name: data[name] for name in _facts() if data.get(name)}
         facts |= {"code": known_code(data.get("code")), "retryable": data.get("retryable")}
         return types.get(str(data.get("type")), CustodyError)(str(data.get("message") or "unknown error"), **facts)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import datetime, timedelta, timezone
 from fractions import Fraction
+from itertools import pairwise
 
 #: The beginning of Unix time.
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -26,6 +27,8 @@ _UNITS = {
     "m": 60 * 10**9,
     "h": 3600 * 10**9,
 }
+# The units of durations for people, in seconds.
+_UNITS_FOR_PEOPLE = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 _DURATION_PART = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|[u\u00b5\u03bc]s|ms|s|m|h)")
 _DURATION = re.compile(rf"([+-]?)((?:{_DURATION_PART.pattern})+|0)")
 # Go writes a duration in at most 25 characters, and counts nanoseconds in 64 bits.
@@ -89,3 +92,23 @@ def parse_duration(text: str | None) -> timedelta | None:
         return None
     duration = timedelta(microseconds=round(nanoseconds / 1000))
     return -duration if found[1] == "-" else duration
+
+
+def describe_duration(seconds: float) -> str:
+    """
+    Return a time span as text, such as ``2 h 5 min``.
+
+    The text has the largest unit, and also the next smaller unit if the number of largest units is below ten.
+
+    :param seconds: the time span; a negative time span counts as zero.
+    """
+    rest = max(0, int(seconds))
+    for (size, unit), (smaller_size, smaller_unit) in pairwise(_UNITS_FOR_PEOPLE):
+        if rest < size:
+            continue
+        amount = rest // size
+        smaller_amount = rest % size // smaller_size
+        if smaller_amount and amount < 10:
+            return f"{amount} {unit} {smaller_amount} {smaller_unit}"
+        return f"{amount} {unit}"
+    return f"{rest} s"

@@ -1,7 +1,8 @@
 """
 One try of a task that applies an approved plan.
 
-The first try plans, and continues only if the plan's hash is the approved one. It records the plan: the keys of the
+The first try plans, takes the same part of the plan as the plan task, and continues only if the hash is the approved
+one. It records the plan: the keys of the
 rows to create, and the deletions. All tries execute that record, each against a new snapshot of the service. What a
 later try does depends on where the earlier try ended:
 
@@ -168,6 +169,7 @@ class ApplyPlan:
     :param settings: the settings of the plan.
     :param file: the file.
     :param plan_hash: the hash of the approved plan.
+    :param at_most: the number of operations of the approved part. Default None: it has all operations of the plan.
     :param parts: the parts of the approved plan, only to describe how another plan differs; empty if they are unknown.
     :param comment: why requests are deleted, for the service's history.
     :param max_parallel: maximum number of requests at once.
@@ -183,6 +185,7 @@ class ApplyPlan:
     file: WhitelistFile
     plan_hash: str
     _: KW_ONLY
+    at_most: int | None = None
     parts: Mapping[str, str]
     comment: str
     max_parallel: int
@@ -284,7 +287,8 @@ class ApplyPlan:
 
         :raises PlanChangedError: if the plan is not the approved one.
         """
-        plan = make_plan(self.file.rows, snapshot, self.settings, service=service, name=self.file.name)
+        whole = make_plan(self.file.rows, snapshot, self.settings, service=service, name=self.file.name)
+        plan = whole.first(self.at_most)
         if plan.plan_hash != self.plan_hash:
             raise _plan_changed(self._done(snapshot), plan, parts=self.parts, is_forgotten=is_forgotten)
         advice = advice_on_differences(plan, replace=self.settings.replace)

@@ -11,6 +11,7 @@ from airflow_custody.assets import WHITELIST_EVENTS, whitelist_asset
 from airflow_custody.client.errors import CustodyNotFoundError
 from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.metrics import create_counted
+from airflow_custody.plugin.links import PAGE_LINKS
 from airflow_custody.retry_policy import failing_task
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 class CustodyOperator(CustodyTask):
     """The base of the operators."""
+
+    operator_extra_links = PAGE_LINKS
 
     def execute(self, context: Context) -> Any:
         """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import Asset
 
@@ -13,7 +13,7 @@ from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.operators._base import CustodyOperator
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context
+    from airflow.providers.common.compat.sdk import Context, XComArg
 
 
 class CustodyReadWebhookCallsOperator(CustodyOperator):
@@ -88,23 +88,30 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
         "continue_from",
         "custody_conn_id",
     )
+    template_fields_renderers: ClassVar[dict[str, str]] = {
+        "webhook_ids": "json",
+        "webhook_types": "json",
+        "event_ids": "json",
+        "statuses": "json",
+        "data_statuses": "json",
+    }
     ui_color = "#f5ecd7"
 
     def __init__(
         self,
         *,
         asset: Asset | None = None,
-        start: str = "now",
-        webhook_ids: Iterable[str] | None = NOT_GIVEN,
-        webhook_types: Iterable[str] | None = NOT_GIVEN,
-        event_ids: Iterable[str] | None = NOT_GIVEN,
-        statuses: Iterable[str] | None = NOT_GIVEN,
-        data_statuses: Iterable[str] | None = NOT_GIVEN,
+        start: str | XComArg = "now",
+        webhook_ids: Iterable[str] | XComArg | None = NOT_GIVEN,
+        webhook_types: Iterable[str] | XComArg | None = NOT_GIVEN,
+        event_ids: Iterable[str] | XComArg | None = NOT_GIVEN,
+        statuses: Iterable[str] | XComArg | None = NOT_GIVEN,
+        data_statuses: Iterable[str] | XComArg | None = NOT_GIVEN,
         with_payload: bool = True,
         max_calls: int = 10_000,
-        on_gap: str = "fail",
-        continue_from: str = NOT_GIVEN,
-        custody_conn_id: str = CustodyHook.default_conn_name,
+        on_gap: str | XComArg = "fail",
+        continue_from: str | XComArg = NOT_GIVEN,
+        custody_conn_id: str | XComArg = CustodyHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
         super().__init__(custody_conn_id=custody_conn_id, **kwargs)
@@ -113,7 +120,7 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
         if asset is not None and not isinstance(asset, Asset):
             self._refuse(f"asset must be an Asset, not {asset!r}")
             asset = None
-        self.asset = webhook_calls_asset(custody_conn_id) if asset is None else asset
+        self.asset = webhook_calls_asset(self.custody_conn_id) if asset is None else asset
         self.inlets = _with(self.asset, self.inlets)
         self.outlets = _with(self.asset, self.outlets)
         if self.max_active_tis_per_dag is None:

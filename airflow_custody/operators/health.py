@@ -12,7 +12,7 @@ from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.operators._base import CustodyOperator
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context
+    from airflow.providers.common.compat.sdk import Context, XComArg
 
 
 class CustodyHealthCheckOperator(CustodyOperator):
@@ -58,6 +58,13 @@ class CustodyHealthCheckOperator(CustodyOperator):
         "require_results",
         "healthy_statuses",
     )
+    template_fields_renderers: ClassVar[dict[str, str]] = {
+        "groups": "json",
+        "components": "json",
+        "checks": "json",
+        "require_results": "json",
+        "healthy_statuses": "json",
+    }
     ui_color = "#dcecf5"
     #: Seconds until the second listing if a name is missing: a starting service may not list everything yet.
     recheck_delay: ClassVar[float] = 10.0
@@ -65,13 +72,13 @@ class CustodyHealthCheckOperator(CustodyOperator):
     def __init__(
         self,
         *,
-        custody_conn_id: str = CustodyHook.default_conn_name,
-        tenant_id: str | None = NOT_GIVEN,
-        groups: Iterable[str] | None = NOT_GIVEN,
-        components: Iterable[str] | None = NOT_GIVEN,
-        checks: Iterable[str] | None = NOT_GIVEN,
-        require_results: Iterable[str] | None = NOT_GIVEN,
-        healthy_statuses: Iterable[str] = ("success",),
+        custody_conn_id: str | XComArg = CustodyHook.default_conn_name,
+        tenant_id: str | XComArg | None = NOT_GIVEN,
+        groups: Iterable[str] | XComArg | None = NOT_GIVEN,
+        components: Iterable[str] | XComArg | None = NOT_GIVEN,
+        checks: Iterable[str] | XComArg | None = NOT_GIVEN,
+        require_results: Iterable[str] | XComArg | None = NOT_GIVEN,
+        healthy_statuses: Iterable[str] | XComArg = ("success",),
         require_fresh: bool = True,
         fail_when_unhealthy: bool = True,
         **kwargs: Any,

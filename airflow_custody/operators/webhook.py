@@ -14,7 +14,7 @@ from airflow_custody.operators._base import CustodyCreateOperator, CustodyOperat
 from airflow_custody.operators._webhook_calls import CustodyReadWebhookCallsOperator
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context
+    from airflow.providers.common.compat.sdk import Context, XComArg
     from pydantic import SecretStr
 
 
@@ -53,9 +53,9 @@ class CustodySetWebhookStatusOperator(CustodyOperator):
     def __init__(
         self,
         *,
-        webhook_id: str,
-        status: str,
-        custody_conn_id: str = CustodyHook.default_conn_name,
+        webhook_id: str | XComArg,
+        status: str | XComArg,
+        custody_conn_id: str | XComArg = CustodyHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
         super().__init__(custody_conn_id=custody_conn_id, **kwargs)
@@ -93,8 +93,8 @@ class CustodyDeleteWebhookOperator(CustodyOperator):
     def __init__(
         self,
         *,
-        webhook_id: str,
-        custody_conn_id: str = CustodyHook.default_conn_name,
+        webhook_id: str | XComArg,
+        custody_conn_id: str | XComArg = CustodyHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
         super().__init__(custody_conn_id=custody_conn_id, **kwargs)
@@ -145,12 +145,12 @@ class CustodyCreateWebhookOperator(CustodyCreateOperator):
     def __init__(
         self,
         *,
-        webhook_type: str,
-        url: str,
-        secret_conn_id: str | None = NOT_GIVEN,
+        webhook_type: str | XComArg,
+        url: str | XComArg,
+        secret_conn_id: str | XComArg | None = NOT_GIVEN,
         store_secret: Callable[[str, str], None] | None = None,
         lookup_wait: float = LOOKUP_WAIT,
-        custody_conn_id: str = CustodyHook.default_conn_name,
+        custody_conn_id: str | XComArg = CustodyHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
         super().__init__(custody_conn_id=custody_conn_id, **kwargs)
@@ -181,9 +181,9 @@ class CustodyCreateWebhookOperator(CustodyCreateOperator):
     def _secret(self) -> SecretStr | None:
         if self.secret_conn_id is None:
             return None
-        check_text("secret_conn_id", self.secret_conn_id)
+        conn_id = check_text("secret_conn_id", self.secret_conn_id)
         advice = "Create a connection with this id and the webhook's secret as its Password."
-        secret = find_connection(self.secret_conn_id, advice, setting="secret_conn_id").password
+        secret = find_connection(conn_id, advice, setting="secret_conn_id").password
         if not secret:
             why = (
                 "has no Password, which must be the webhook's secret"
@@ -191,7 +191,7 @@ class CustodyCreateWebhookOperator(CustodyCreateOperator):
                 else "has a Password that is not text: put it in quotation marks in the connection's definition"
             )
             raise CustodyConfigurationError(
-                f"the Airflow connection {self.secret_conn_id!r} {why}",
+                f"the Airflow connection {conn_id!r} {why}",
                 setting="secret_conn_id",
                 code="credentials-missing",
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_custody._base import NOT_GIVEN, request_ids_or_skip
 from airflow_custody.client.arguments import LOOKUP_WAIT, check_flag, check_text
@@ -25,7 +25,7 @@ from airflow_custody.operators._base import (
 from airflow_custody.plugin.links import REQUEST_LINKS
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context, ObjectStoragePath
+    from airflow.providers.common.compat.sdk import Context, ObjectStoragePath, XComArg
 
     from airflow_custody.client import WhitelistRequest
     from airflow_custody.client.errors import CustodyError
@@ -117,31 +117,35 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
         "exchange_account_id",
         "visibility_group_id",
     )
+    template_fields_renderers: ClassVar[dict[str, str]] = {
+        "linked_internal_address_ids": "json",
+        "linked_wallet_ids": "json",
+    }
     operator_extra_links = REQUEST_LINKS
     ui_color = "#e3f0dc"
 
     def __init__(
         self,
         *,
-        label: str,
-        address: str,
-        blockchain: str | None = NOT_GIVEN,
-        currency: str | None = NOT_GIVEN,
-        linked_internal_address_ids: Iterable[str] | None = NOT_GIVEN,
-        linked_wallet_ids: Iterable[str] | None = NOT_GIVEN,
-        network: str | None = NOT_GIVEN,
-        memo: str | None = NOT_GIVEN,
-        address_type: str | None = NOT_GIVEN,
-        contract_type: str | None = NOT_GIVEN,
-        customer_id: str | None = NOT_GIVEN,
-        exchange_account_id: str | None = NOT_GIVEN,
-        visibility_group_id: str | None = NOT_GIVEN,
+        label: str | XComArg,
+        address: str | XComArg,
+        blockchain: str | XComArg | None = NOT_GIVEN,
+        currency: str | XComArg | None = NOT_GIVEN,
+        linked_internal_address_ids: Iterable[str] | XComArg | None = NOT_GIVEN,
+        linked_wallet_ids: Iterable[str] | XComArg | None = NOT_GIVEN,
+        network: str | XComArg | None = NOT_GIVEN,
+        memo: str | XComArg | None = NOT_GIVEN,
+        address_type: str | XComArg | None = NOT_GIVEN,
+        contract_type: str | XComArg | None = NOT_GIVEN,
+        customer_id: str | XComArg | None = NOT_GIVEN,
+        exchange_account_id: str | XComArg | None = NOT_GIVEN,
+        visibility_group_id: str | XComArg | None = NOT_GIVEN,
         if_exists: IfExists = "reuse",
         on_clear: OnClear = "reuse",
         look_before_create: bool = True,
         lookup_wait: float = LOOKUP_WAIT,
         check_address: bool = True,
-        custody_conn_id: str = CustodyHook.default_conn_name,
+        custody_conn_id: str | XComArg = CustodyHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
         super().__init__(custody_conn_id=custody_conn_id, **kwargs)
@@ -228,10 +232,10 @@ class CustodyDeleteWhitelistRequestOperator(CustodyOperator):
     def __init__(
         self,
         *,
-        request_id: str,
-        comment: str,
-        only_if: bool = True,
-        custody_conn_id: str = CustodyHook.default_conn_name,
+        request_id: str | int | XComArg,
+        comment: str | XComArg,
+        only_if: bool | str | XComArg = True,
+        custody_conn_id: str | XComArg = CustodyHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
         super().__init__(custody_conn_id=custody_conn_id, **kwargs)
@@ -291,11 +295,11 @@ class CustodyVerifyWhitelistOperator(WhitelistEventTask):
     def __init__(
         self,
         *,
-        path: str | ObjectStoragePath = NOT_GIVEN,
-        ids: str | Iterable[str] = NOT_GIVEN,
+        path: str | ObjectStoragePath | XComArg = NOT_GIVEN,
+        ids: str | int | Iterable[str | int | XComArg] | XComArg = NOT_GIVEN,
         fail_on_unverified: bool = True,
         skip_if_empty: bool = False,
-        custody_conn_id: str = CustodyHook.default_conn_name,
+        custody_conn_id: str | XComArg = CustodyHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
         super().__init__(custody_conn_id=custody_conn_id, **kwargs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import AirflowSkipException
 
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from airflow_custody.idempotency.create import Outcome
 
 _UNVERIFIED: tuple[RowState, ...] = ("unverified",)
-# Maximum length of a plan's parts and source. With the longest report, they fit into an XCom on MySQL (65,535 bytes).
-_MAX_PARTS = 4_900
 
 
 class CustodyPlanWhitelistOperator(WhitelistEventTask):
@@ -44,17 +42,23 @@ class CustodyPlanWhitelistOperator(WhitelistEventTask):
 
     Changes nothing. Reads the file and all requests at the service, and checks each payload against its hash. Each row
     of the file, and each request that is not in the file, gets one of these states: ``create`` (not requested yet),
-    ``replace`` (the request differs, and a new one is created), ``pending`` (requested and pending approval; never
-    requested again), ``unchanged`` (in effect), ``differs`` (the request differs, and is not replaced), ``duplicate``
-    (in effect, for the same destination as an ``unchanged`` request), ``undeclared`` (at the service but not in the
-    file), ``rejected`` (requested and rejected; not requested again), ``unreadable`` (the payload does not match its
-    hash, or cannot be read), ``unverified`` (see below). The log contains the whole plan. If the file has a fault, or a
-    page of the listing cannot be read, nothing is planned. If the service lists its currencies (undocumented), the task
-    fails if a row to create is on a chain that is listed and not enabled; a chain that is not listed causes a warning.
+    ``replace`` (the request differs, and a new one is created), ``later`` (left for a later run, because this plan is
+    only a part), ``pending`` (requested and pending approval; never requested again), ``unchanged`` (in effect),
+    ``differs`` (the request differs, and is not replaced), ``duplicate`` (in effect, for the same destination as an
+    ``unchanged`` request), ``undeclared`` (at the service but not in the file), ``rejected`` (requested and rejected;
+    not requested again), ``unreadable`` (the payload does not match its hash, or cannot be read), ``unverified`` (see
+    below). The log contains every row. If the file has a fault, or a page of the listing cannot be read, nothing is
+    planned. If the service lists its currencies (undocumented), the task fails if a row to create is on a chain that is
+    listed and not enabled; a chain that is not listed causes a warning.
 
     If the connection pins super-administrators' keys, each request is verified: a request in effect must be signed
     according to the rules, and each signature of a pending request must be valid. A request that fails this
     verification is ``unverified``: it is reported, but neither created again nor deleted.
+
+    If there are more operations than ``at_most``, or than one approval can show, the plan is only a part: the first
+    operations, in the order of the file. The report begins with their number. The next run plans the rest. All
+    creations come before the first deletion, so only a part that leaves no creation deletes requests that are not in
+    the file.
 
     The plan's hash covers the service, and the effects of applying the plan: the creations with the requests that they
     replace; the deletions, each with its state (pending or in effect); the ``unverified`` requests; and ``only``. Other
@@ -83,10 +87,12 @@ class CustodyPlanWhitelistOperator(WhitelistEventTask):
         should have been signed. Default False.
     :param skip_if_nothing_to_do: whether the task, and with it its downstream tasks, is skipped if applying would do
         nothing. Default False.
-    :param max_creates: maximum number of creations. If a plan exceeds a limit, the task logs the whole plan, and
-        fails. The task also fails if the operations are too many, or too long, for a complete report to the approver;
-        the error describes how to split the plan. Default 100. None: no limit. In this case, a report that would be too
-        long has no operations and no hash, so that the plan cannot be approved.
+    :param at_most: maximum number of operations, each a creation or a deletion. The rest of a larger plan is left for
+        the next run; ``counts["later"]`` is its number. Default None: as many operations as the report for one approval
+        can show, about 640 short rows. A larger number has the same effect.
+    :param max_creates: maximum number of creations. This limit and the following ones find faulty files, so they apply
+        to the whole plan, even if only a part of it is applied: for a first load, raise them. If a plan exceeds a
+        limit, the task logs the plan, and fails. Default 100. None: no limit.
     :param max_deletes: maximum number of deletions. Default 10; None: no limit.
     :param max_delete_percent: maximum number of deletions, in per cent of the requests in the plan's scope. Applies
         from ten requests up. Default 30; None: no limit.
@@ -101,38 +107,46 @@ class CustodyPlanWhitelistOperator(WhitelistEventTask):
     :param custody_conn_id: id of the Airflow connection. (templated)
     :return: ``{"plan_hash": ..., "counts": {state: number}, "report": ..., "question": ..., "parts": ..., "source":
         ...}``. The report
-        is Markdown for the approver, and contains every operation in full. The question asks for the approval; it is
-        empty if the report cannot contain every operation. The parts name what the hash covers, so that the apply task
-        can name differences; they are empty for more than about 130 operations. The source has the path and
-        the settings, for the apply task. The XCom is pushed even if the task is skipped, or fails because of changes or
-        a limit, and each of the values also has its own key (``plan.output["report"]``).
+        is Markdown for the approver, and contains every operation of this plan in full. The question asks for the
+        approval. ``parts`` names what the hash covers, so that the apply task can name differences. The source has the
+        path and the settings, for the apply task, with the number of operations of a part. The XCom is pushed even if
+        the task is skipped, or fails because of changes or a limit, and each of the values also has its own key
+        (``plan.output["report"]``).
     :raises AirflowFailException: if the file has faults, a limit is exceeded, ``fail_on_changes`` or
-        ``fail_on_pending`` finds a difference, a chain is not enabled, or the service refuses the listing.
+        ``fail_on_pending`` finds a difference, a chain is not enabled, a single operation is too long for a report, or
+        the service refuses the listing.
     :raises AirflowSkipException: if applying would do nothing, and ``skip_if_nothing_to_do`` is True.
     :raises CustodyError: if the service cannot be read; Airflow's retries apply.
     """
 
     template_fields: Sequence[str] = ("path", "replace", "only", "rows", "ignore", "custody_conn_id", "must_keep")
+    template_fields_renderers: ClassVar[dict[str, str]] = {
+        "only": "json",
+        "rows": "json",
+        "ignore": "json",
+        "must_keep": "json",
+    }
     ui_color = "#dce6f5"
 
     def __init__(
         self,
         *,
-        path: str | ObjectStoragePath = NOT_GIVEN,
-        rows: str | Iterable[Mapping[str, Any]] = NOT_GIVEN,
+        path: str | ObjectStoragePath | XComArg = NOT_GIVEN,
+        rows: str | Iterable[Mapping[str, object]] | XComArg = NOT_GIVEN,
         prune: bool = False,
-        replace: bool | str = False,
-        only: Mapping[str, Any] = NOT_GIVEN,
+        replace: bool | str | XComArg = False,
+        only: Mapping[str, object] | XComArg = NOT_GIVEN,
         fail_on_changes: bool = False,
         fail_on_pending: bool = False,
         skip_if_nothing_to_do: bool = False,
+        at_most: int | None = None,
         max_creates: int | None = 100,
         max_deletes: int | None = 10,
         max_delete_percent: float | None = 30,
-        must_keep: Iterable[str] = (),
+        must_keep: Iterable[str] | XComArg = (),
         check_address: bool = True,
-        ignore: Iterable[str | int] = (),
-        custody_conn_id: str = CustodyHook.default_conn_name,
+        ignore: Iterable[str | int] | XComArg = (),
+        custody_conn_id: str | XComArg = CustodyHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
         super().__init__(custody_conn_id=custody_conn_id, **kwargs)
@@ -149,6 +163,8 @@ class CustodyPlanWhitelistOperator(WhitelistEventTask):
         numbers = {"max_creates": max_creates, "max_deletes": max_deletes}
         # None: no limit.
         self._check_numbers({name: value for name, value in numbers.items() if value is not None}, whole=True)
+        if at_most is not None:
+            self._check_numbers({"at_most": at_most}, 1, whole=True)
         if max_delete_percent is not None:
             self._check_numbers({"max_delete_percent": max_delete_percent})
         self.path = path
@@ -161,6 +177,7 @@ class CustodyPlanWhitelistOperator(WhitelistEventTask):
         self.fail_on_changes = fail_on_changes
         self.fail_on_pending = fail_on_pending
         self.skip_if_nothing_to_do = skip_if_nothing_to_do
+        self.at_most = at_most
         self.max_creates = max_creates
         self.max_deletes = max_deletes
         self.max_delete_percent = max_delete_percent
@@ -176,7 +193,12 @@ class CustodyPlanWhitelistOperator(WhitelistEventTask):
         from airflow_custody.client.whitelist.chains import check_chains
         from airflow_custody.client.whitelist.plans.plan import PlanLimits, check_only
         from airflow_custody.client.whitelist.plans.planner import check_ignored, make_plan
-        from airflow_custody.client.whitelist.plans.report import approval_question, approval_report, plan_to_text
+        from airflow_custody.client.whitelist.plans.report import (
+            approval_question,
+            part_to_approve,
+            plan_to_markdown,
+            plan_to_text,
+        )
         from airflow_custody.client.whitelist.plans.source import PlanSource
         from airflow_custody.client.whitelist.snapshot import read_snapshot, service_name
 
@@ -188,6 +210,7 @@ class CustodyPlanWhitelistOperator(WhitelistEventTask):
             ignore=check_ignored(self.ignore),
             check_address=self.check_address,
             omit_if_none=[*self.omit_if_none],
+            at_most=None,
         )
         settings = source.plan_settings()
         limits = PlanLimits(
@@ -201,24 +224,23 @@ class CustodyPlanWhitelistOperator(WhitelistEventTask):
         snapshot = read_snapshot(client)
         pending = [each.shown for each in snapshot if each.reported == "pending"]
         pending_listed(self.custody_conn_id, lambda: [each.created_at for each in pending])
-        plan = make_plan(file.rows, snapshot, settings, service=service_name(client), name=file.name)
-        self.log.info("%s", plan_to_text(plan))
-        warnings = check_chains(client, plan.new_requests)
+        whole = make_plan(file.rows, snapshot, settings, service=service_name(client), name=file.name)
+        warnings = check_chains(client, whole.new_requests)
         for each in warnings:
             self.log.warning("%s", each)
-        plan = dataclasses.replace(plan, warnings=tuple(filter(None, [*warnings, file.unchecked_text])))
-        report, not_shown = approval_report(plan)
-        question = "" if not_shown else approval_question(plan)
-        written = source.model_dump()
+        # The report has the warnings, so they take up some of its room.
+        whole = dataclasses.replace(whole, warnings=tuple(filter(None, [*warnings, file.unchecked_text])))
+        plan = part_to_approve(whole, self.at_most)
+        self.log.info("%s", plan_to_text(plan))
         result = {
             "plan_hash": plan.plan_hash,
             "counts": plan.counts,
-            "report": report,
-            "question": question,
-            "parts": plan.parts if len(str(plan.parts)) + len(str(written)) <= _MAX_PARTS else {},
-            "source": written,
+            "report": plan_to_markdown(plan),
+            "question": approval_question(plan),
+            "parts": plan.parts,
+            "source": {**source.model_dump(), "at_most": len(plan.operations) if plan.counts["later"] else None},
         }
-        stop = self._stop(plan, limits.faults(plan), not_shown, name=file.name, replace=settings.replace)
+        stop = self._stop(plan, limits.faults(whole), name=file.name, replace=settings.replace)
         if stop is not None:
             self._push(context, result)
             raise stop
@@ -227,18 +249,18 @@ class CustodyPlanWhitelistOperator(WhitelistEventTask):
             self._emit(context, "verified", {"plan_hash": plan.plan_hash}, plan.counts)
         return result
 
-    def _stop(
-        self, plan: WhitelistPlan, faults: Sequence[str], not_shown: str, *, name: str, replace: bool
-    ) -> Exception | None:
+    def _stop(self, plan: WhitelistPlan, faults: Sequence[str], *, name: str, replace: bool) -> Exception | None:
         """
         Log warnings about a plan, and return the exception that ends the task.
 
         None: the task succeeds.
         """
-        if faults or (not_shown and self.max_creates is not None):
-            return _over_limits(faults, not_shown)
-        if not_shown:
-            self.log.warning("This plan can only be applied without an approval: %s.", not_shown)
+        if faults:
+            return CustodyRequestError(
+                f"the plan is over its limits, and nothing is sent: {'; '.join(faults)}",
+                advice="See the log for the plan. If it is intended, raise the limit in the DAG.",
+                code="plan-over-limits",
+            )
         advice = self._warn(plan, replace=replace)
         is_pending = self.fail_on_pending and plan.counts["pending"]
         if is_pending or (self.fail_on_changes and plan.has_changes):
@@ -338,6 +360,7 @@ class CustodyApplyWhitelistPlanOperator(WhitelistEventTask, CustodyCreateOperato
     """
 
     template_fields: Sequence[str] = ("plan", "plan_hash", "rows", "comment", "custody_conn_id")
+    template_fields_renderers: ClassVar[dict[str, str]] = {"plan": "json", "rows": "json"}
     operator_extra_links = REQUEST_LINKS
     ui_color = "#e3f0dc"
     _is_killed = False
@@ -345,13 +368,13 @@ class CustodyApplyWhitelistPlanOperator(WhitelistEventTask, CustodyCreateOperato
     def __init__(
         self,
         *,
-        plan: Mapping[str, Any] | str | XComArg,
-        plan_hash: str,
-        rows: str | Iterable[Mapping[str, Any]] = NOT_GIVEN,
+        plan: Mapping[str, object] | str | XComArg,
+        plan_hash: str | XComArg,
+        rows: str | Iterable[Mapping[str, object]] | XComArg = NOT_GIVEN,
         max_parallel: int = 4,
         lookup_wait: float = LOOKUP_WAIT,
-        comment: str = "replaced, duplicate, or not in the whitelist file: {{ dag.dag_id }}, {{ run_id }}",
-        custody_conn_id: str = CustodyHook.default_conn_name,
+        comment: str | XComArg = "replaced, duplicate, or not in the whitelist file: {{ dag.dag_id }}, {{ run_id }}",
+        custody_conn_id: str | XComArg = CustodyHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
         # Run one instance at a time, because the next run must find the requests that this run creates.
@@ -384,6 +407,7 @@ class CustodyApplyWhitelistPlanOperator(WhitelistEventTask, CustodyCreateOperato
             source.plan_settings(),
             file,
             plan_hash,
+            at_most=source.at_most,
             parts={str(key): str(name) for key, name in parts.items()} if isinstance(parts, Mapping) else {},
             comment=comment,
             max_parallel=self.max_parallel,
@@ -467,26 +491,3 @@ class CustodyApplyWhitelistPlanOperator(WhitelistEventTask, CustodyCreateOperato
         context["ti"].xcom_push(key="requests", value=created)
         self._push(context, result)
         return result
-
-
-# --- errors ------------------------------------------------------------------------------------------------
-
-
-def _over_limits(faults: Sequence[str], not_shown: str) -> CustodyError:
-    """
-    Return the error for a plan over its limits.
-
-    :param faults: the limits that it exceeds.
-    :param not_shown: why the plan's report does not contain the operations; empty if it contains them.
-    """
-    found = [*faults, *([not_shown] if not_shown else [])]
-    advice = ["See the log for the whole plan."]
-    if faults:
-        advice.append("If the plan is intended, raise the limit in the DAG.")
-    if not_shown:
-        advice.append("With max_creates=None, a plan of any size is returned, to be applied without an approval.")
-    return CustodyRequestError(
-        f"the plan is over its limits, and nothing is sent: {'; '.join(found)}",
-        advice=" ".join(advice),
-        code="plan-over-limits",
-    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_custody.client.arguments import check_text
 from airflow_custody.hooks.custody import CustodyHook
@@ -48,16 +48,17 @@ class CustodyCompleteWhitelistPlanOperator(WhitelistEventTask, CustodyCreateOper
         "comment",
         "custody_conn_id",
     )
+    template_fields_renderers: ClassVar[dict[str, str]] = {"applied": "json"}
     ui_color = "#e3f0dc"
     _is_killed = False
 
     def __init__(
         self,
         *,
-        applied: Mapping[str, Any] | str | XComArg,
-        plan_hash: str,
-        comment: str = "replaced, or not in the whitelist file: {{ dag.dag_id }}, {{ run_id }}",
-        custody_conn_id: str = CustodyHook.default_conn_name,
+        applied: Mapping[str, object] | str | XComArg,
+        plan_hash: str | XComArg,
+        comment: str | XComArg = "replaced, or not in the whitelist file: {{ dag.dag_id }}, {{ run_id }}",
+        custody_conn_id: str | XComArg = CustodyHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
         super().__init__(custody_conn_id=custody_conn_id, **kwargs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_custody._base import request_ids_or_skip
 from airflow_custody.client.arguments import LOOKUP_WAIT, check_text
@@ -15,7 +15,7 @@ from airflow_custody.operators._base import CustodyOperator
 from airflow_custody.plugin.links import REQUEST_LINKS
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context
+    from airflow.providers.common.compat.sdk import Context, XComArg
 
     from airflow_custody.client.signers import Signer
 
@@ -78,19 +78,20 @@ class CustodySignWhitelistRequestsOperator(CustodyOperator):
     """
 
     template_fields: Sequence[str] = ("request_ids", "expected", "comment", "custody_conn_id")
+    template_fields_renderers: ClassVar[dict[str, str]] = {"expected": "json"}
     operator_extra_links = REQUEST_LINKS
     ui_color = "#e3f0dc"
 
     def __init__(
         self,
         *,
-        request_ids: str | Iterable[str],
-        expected: Mapping[str, Any] | Iterable[Mapping[str, Any]] | None,
+        request_ids: str | int | Iterable[str | int | XComArg] | XComArg,
+        expected: Mapping[str, object] | Iterable[Mapping[str, object] | XComArg] | XComArg | None,
         signer: Signer,
-        comment: str = "signed by {{ dag.dag_id }}, {{ run_id }}",
+        comment: str | XComArg = "signed by {{ dag.dag_id }}, {{ run_id }}",
         lookup_wait: float = LOOKUP_WAIT,
         skip_if_empty: bool = False,
-        custody_conn_id: str = CustodyHook.default_conn_name,
+        custody_conn_id: str | XComArg = CustodyHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
         super().__init__(custody_conn_id=custody_conn_id, **kwargs)
@@ -158,10 +159,10 @@ class CustodyRejectWhitelistRequestsOperator(CustodyOperator):
     def __init__(
         self,
         *,
-        request_ids: str | Iterable[str],
-        comment: str,
+        request_ids: str | int | Iterable[str | int | XComArg] | XComArg,
+        comment: str | XComArg,
         skip_if_empty: bool = False,
-        custody_conn_id: str = CustodyHook.default_conn_name,
+        custody_conn_id: str | XComArg = CustodyHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
         super().__init__(custody_conn_id=custody_conn_id, **kwargs)

@@ -10,15 +10,26 @@ if TYPE_CHECKING:
     from airflow_custody.client.approvals.operations import PendingApprovals
     from airflow_custody.client.health.verdict import HealthVerdict
     from airflow_custody.client.verification.trust import ReportedState, TrustState
+    from airflow_custody.client.whitelist.request import RequestState
 
 T = TypeVar("T")
 
 #: The words for the states of requests, for people.
-STATES: dict[ReportedState, str] = {
+STATES: dict[RequestState, str] = {
     "effective": "in effect",
     "pending": "pending approval",
     "rejected": "rejected",
     "unknown": "state unknown",
+    "unverified": "not verified",
+    "unreadable": "not readable",
+    "missing": "not listed",
+}
+#: The words for the results of verifying requests, for people.
+TRUSTS: dict[TrustState, str] = {
+    "verified": "verified",
+    "unsigned": "no signatures yet",
+    "unverified": "not verified",
+    "not checked": "not checked",
 }
 
 
@@ -92,7 +103,8 @@ class RequestRow:
         are pinned, because the service does not report the groups of users.
     :param trust: result of verifying its signatures with the pinned keys.
     :param problem: why it is unverified, why it cannot be read, or why its state is unknown; empty otherwise.
-    :param state: its state.
+    :param state: its state, as the service reports it.
+    :param judged: its state, judged by its content and signatures as well.
     :param signatures: number of users who have signed it, as reported by the service.
     :param action: effect of signing it, as the service sent it; empty for the usual effect, which is to whitelist the
         address. A pending request may instead delete the address.
@@ -113,6 +125,7 @@ class RequestRow:
     trust: TrustState = "not checked"
     problem: str = ""
     state: ReportedState = "unknown"
+    judged: RequestState = "unknown"
     signatures: int = 0
     action: str = ""
     legacy: str = ""
@@ -154,6 +167,8 @@ class Requests:
     :param unknown: other requests, which are not pending and have an unknown state, the newest first; at most 50.
     :param in_effect_twice: groups of ids; the requests of a group are all in effect for the same destination.
     :param hidden: number of requests that the service counts but does not return.
+    :param listed: every request, rejected ones included, the newest first, with texts of at most 600 characters. Empty
+        unless the overview was read with ``keep_all``.
     """
 
     pending: RequestsView
@@ -161,6 +176,7 @@ class Requests:
     unknown: RequestsView
     in_effect_twice: tuple[tuple[str, ...], ...] = ()
     hidden: int = 0
+    listed: tuple[RequestRow, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, TypeVar
 
@@ -35,11 +35,14 @@ if TYPE_CHECKING:
     from airflow_custody.client.verification.verifier import Verifier
     from airflow_custody.client.webhooks.models import WireWebhook
     from airflow_custody.client.whitelist.snapshot import Snapshot
+    from airflow_custody.overview.models import SignatureCounts
 
 T = TypeVar("T")
 
 #: Maximum numbers of rows in an overview.
 _MAX_ROWS: dict[ReportedState, int] = {"pending": 200, "effective": 20, "unknown": 50}
+#: Maximum number of characters of each text of a request in the list of all requests, which the page keeps in memory.
+_MAX_LISTED_TEXT = 600
 #: Maximum time-out of one call, in seconds. Users cannot wait as long as tasks can.
 MAX_TIMEOUT = 10.0
 #: Maximum response size, in bytes. Parsing a response blocks all other threads of the process.
@@ -66,6 +69,7 @@ def read_overview(
     client: CustodyClient,
     *,
     max_listed: int | None = None,
+    keep_all: bool = False,
     describe: Callable[[CustodyError], str] = lambda error: error.shorten(600),
 ) -> Overview:
     """
@@ -79,6 +83,7 @@ def read_overview(
     :param max_listed: maximum number of whitelisting requests to read. Each call lists a hundred of them, and the
         service cannot list only pending or only recent ones. If there are more than the maximum, none is read.
         Default: no maximum.
+    :param keep_all: whether the overview lists every request, and not only the first of each kind. Default False.
     :param describe: describes why a section could not be read. Default: the error's own text.
     :return: the overview.
     """
@@ -97,7 +102,7 @@ def read_overview(
 
     def read_requests() -> Requests | None:
         is_small = max_listed is None or (client.count_whitelist_requests() or 0) <= max_listed
-        return _requests(read_snapshot(client)) if is_small else None
+        return _requests(read_snapshot(client), keep_all=keep_all) if is_small else None
 
     now = datetime.now(timezone.utc)
     too_many = f"There are more than {max_listed} requests, too many to read here. 'custody status' reads all of them."
@@ -123,7 +128,7 @@ def _user(client: CustodyClient) -> UserView:
     )
 
 
-def _requests(snapshot: Snapshot) -> Requests:
+def _requests(snapshot: Snapshot, *, keep_all: bool) -> Requests:
     found: dict[ReportedState, list[Request]] = {"pending": [], "effective": [], "unknown": [], "rejected": []}
     for each in snapshot:
         found[each.reported].append(each)
@@ -138,7 +143,22 @@ def _requests(snapshot: Snapshot) -> Requests:
         unknown=_view(found["unknown"], "unknown", snapshot.verifier),
         in_effect_twice=tuple(find_duplicates(effective)),
         hidden=snapshot.hidden,
+        listed=_list_all(snapshot) if keep_all else (),
     )
+
+
+def _list_all(snapshot: Snapshot) -> tuple[RequestRow, ...]:
+    """Return a row for each request, the newest first."""
+    # Most requests need the same signatures, so equal ones are kept once.
+    kept: dict[object, tuple[tuple[SignatureCounts, ...], ...]] = {}
+    rows = []
+    for each in snapshot:
+        row = make_row(each, snapshot.verifier)
+        paths = signing_paths(each, snapshot.verifier) if row.state == "pending" and row.address else ()
+        values = {each.name: getattr(row, each.name) for each in fields(row)}
+        short = {name: value[:_MAX_LISTED_TEXT] for name, value in values.items() if isinstance(value, str)}
+        rows.append(RequestRow(**{**values, **short, "paths": kept.setdefault(paths, paths)}))
+    return tuple(sorted(rows, key=lambda row: read_number(row.id, MAX_ID) or 0, reverse=True))
 
 
 def _view(requests: Iterable[Request], state: ReportedState, verifier: Verifier | None) -> RequestsView:

@@ -75,6 +75,7 @@ def make_row(request: Request, verifier: Verifier | None) -> RequestRow:
         id=bound(envelope.id),
         status=bound(envelope.status),
         state=request.reported,
+        judged=request.state,
         created_at=envelope.created_at,
         changed_at=max(dates, default=None),
         signatures=len(envelope.signed_by),
@@ -196,7 +197,7 @@ def read_requests(client: CustodyClient, request_ids: Iterable[str]) -> Requests
     """
     snapshot = read_snapshot(client, ids=check_request_ids(request_ids, merge=True))
     rows = [
-        RequestRow(id=each.id, status="", problem=_NOT_LISTED)
+        RequestRow(id=each.id, status="", judged=each.state, problem=_NOT_LISTED)
         if each.envelope is None
         else _row(each, snapshot.verifier)
         for each in snapshot

@@ -4,16 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Literal
 
 from airflow_custody.client.text import count, sanitize
+from airflow_custody.client.timestamps import describe_duration
 from airflow_custody.client.whitelist.hidden import describe_hidden
 from airflow_custody.overview.models import STATES, Overview, RequestRow, RequestsView
 
 if TYPE_CHECKING:
     from airflow_custody.client.verification.trust import ReportedState
 
-Level = Literal["bad", "unknown", "warning", "good"]
+Level = Literal["bad", "unknown", "warning", "waiting", "good"]
+
+#: The words for the levels of a service, worst first.
+LEVELS: dict[Level, str] = {
+    "bad": "Trouble",
+    "unknown": "No response",
+    "warning": "Attention",
+    "waiting": "Waiting",
+    "good": "Healthy",
+}
+_WORST_FIRST = list(LEVELS)
+#: A service is waiting if its oldest pending request is older than this: approvers are away for a weekend at most.
+LONG = timedelta(days=3)
+#: With as many pending requests as a page of the list has, an hour is long: the tasks or users that sign them would
+#: have begun.
+MANY, LONG_FOR_MANY = 50, timedelta(hours=1)
 
 #: The titles of the sections of an overview, by attribute.
 SECTIONS = {
@@ -34,8 +51,8 @@ class Finding:
     """
     A finding about a service.
 
-    :param kind: ``wrong`` (a problem), ``unread`` (a section could not be read), ``note`` (possibly intended) or
-        ``well``.
+    :param kind: ``wrong`` (a problem), ``unread`` (a section could not be read), ``note`` (possibly intended),
+        ``waiting`` (requests have been pending for long) or ``well``.
     :param level: its severity.
     :param part: its subject: the name of a section of the overview, or of a part of its requests; empty for the whole
         overview.
@@ -43,7 +60,7 @@ class Finding:
     :param request_ids: the ids of the whitelisting requests concerned. Default: none.
     """
 
-    kind: Literal["wrong", "unread", "note", "well"]
+    kind: Literal["wrong", "unread", "note", "waiting", "well"]
     level: Level
     part: str
     text: str
@@ -69,13 +86,18 @@ class Verdict:
         """Whether all required sections could be read, and nothing is wrong."""
         return not self.texts("wrong") and not self.texts("unread")
 
+    @property
+    def level(self) -> Level:
+        """The worst level of the findings."""
+        return min((each.level for each in self.findings), key=_WORST_FIRST.index, default="unknown")
+
 
 def judge_overview(overview: Overview) -> Verdict:
     """
     Return the verdict on an overview.
 
-    Its findings are about health; unverified, unreadable or hidden requests and unknown states; webhooks that receive
-    no calls; and sections that could not be read.
+    Its findings are about health; unverified, unreadable or hidden requests and unknown states; requests that have been
+    pending for long; webhooks that receive no calls; and sections that could not be read.
 
     :param overview: the overview.
     """
@@ -102,6 +124,7 @@ def _findings(overview: Overview) -> Iterator[Finding]:
             named = [sanitize(each, 40) for each in ids]
             text = f"whitelisting requests {', '.join(named[:-1])} and {named[-1]} are in effect for the same address"
             yield Finding("note", "warning", "recent", text, ids)
+        yield from _waiting(requests.pending, overview.read_at)
     for each in filter(lambda each: each.problem, overview.webhooks.value or ()):
         # A disabled webhook is only a note, because it may have been disabled on purpose.
         text = f"webhook {sanitize(each.id, 60)}: {each.problem}"
@@ -130,6 +153,23 @@ def _unread(overview: Overview) -> Iterator[Finding]:
             yield Finding("unread", level, name, f"{SECTIONS[name]}: {section.problem}")
 
 
+def _waiting(pending: RequestsView, now: datetime) -> Iterator[Finding]:
+    """Yield a finding if requests have been pending for long, or if their dates do not show for how long."""
+    is_many = pending.total >= MANY
+    requests = (
+        f"{count(pending.total, 'whitelisting request')} {'is' if pending.total == 1 else 'are'} pending approval"
+    )
+    if pending.oldest_at is None:
+        if is_many:
+            yield Finding("waiting", "waiting", "pending", f"{requests}; the date of the oldest is unknown")
+        return
+    age = now - pending.oldest_at
+    if age >= (LONG_FOR_MANY if is_many else LONG):
+        since = describe_duration(age.total_seconds())
+        text = f"{requests} for {since}" if pending.total == 1 else f"{requests}, the oldest for {since}"
+        yield Finding("waiting", "waiting", "pending", text)
+
+
 def _of_requests(view: RequestsView, part: str, state: ReportedState) -> Iterator[Finding]:
     named = [row for row in view.rows if row.is_faulty]
     for row in named:
@@ -143,3 +183,34 @@ def _of_requests(view: RequestsView, part: str, state: ReportedState) -> Iterato
 
 def _name(row: RequestRow) -> str:
     return f"whitelisting request {sanitize(row.id, 40)}"
+
+
+_STATE_LEVELS: dict[ReportedState, Level] = {
+    "effective": "good",
+    "pending": "waiting",
+    "rejected": "warning",
+    "unknown": "unknown",
+}
+
+
+def describe_state(row: RequestRow) -> tuple[Level, str]:
+    """
+    Return a request's state for people: its level, and its words, such as ``in effect, not verified``.
+
+    :param row: the request.
+    """
+    level, words = _STATE_LEVELS[row.state], STATES[row.state]
+    if row.state == "effective" and row.trust != "verified":
+        # Only signatures prove that a request is in effect.
+        level = "unknown"
+    if row.judged == "missing":
+        return "unknown", STATES["missing"]
+    if row.trust == "unverified":
+        return "bad", f"{words}, {STATES['unverified']}"
+    if row.judged == "unreadable":
+        return "warning", f"{words}, {STATES['unreadable']}"
+    if row.deletion_pending:
+        return "warning", f"{words}, deletion pending"
+    if row.problem and row.state in ("effective", "pending"):
+        return "warning", f"{words}, with a problem"
+    return level, words

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 _HEADERS = {
     "content-security-policy": "default-src 'none'; style-src 'self'; img-src 'self'; frame-ancestors 'self'; "
-    "base-uri 'none'; form-action 'none'",
+    "base-uri 'none'; form-action 'self'",
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
     "x-frame-options": "SAMEORIGIN",

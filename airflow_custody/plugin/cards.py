@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from airflow_custody.overview.verdict import Finding, Level, judge_overview
+from airflow_custody.overview.verdict import LEVELS, Finding, Level, judge_overview
 from airflow_custody.plugin.rendering import sentence
 
 if TYPE_CHECKING:
     from airflow_custody.overview.models import Overview
     from airflow_custody.plugin.readings import Reading
 
-#: The levels, worst first, and the words that stand next to their colours.
-WORDS: dict[Level, str] = {"bad": "Trouble", "unknown": "No response", "warning": "Attention", "good": "Healthy"}
-_WORST_FIRST = list(WORDS)
-#: If a newer reading is awaited, a reading of this age no longer shows that the service is healthy.
-OLD_AFTER = timedelta(minutes=1)
+_WORST_FIRST = list(LEVELS)
 #: The sections that are the same for all users who may see them.
 _SHARED_SECTIONS = ("health", "requests", "webhooks", "journal")
 
@@ -30,7 +26,8 @@ class ConnectionRow:
 
     :param conn_id: its id.
     :param reading: the latest reading of the service through this connection.
-    :param level: ``good`` if the service can be read through this connection.
+    :param level: ``good`` if the service can be read through this connection; ``unknown`` if there is no data from the
+        last minute, and a newer reading is awaited.
     :param problem: why the service cannot be read; empty if it can.
     """
 
@@ -105,8 +102,8 @@ class Card:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether the first reading of one of its connections is awaited."""
-        return any(each.reading.is_first_awaited for each in self.connections)
+        """Whether a reading of one of its connections is awaited, and there is none from the last minute."""
+        return any(each.level == "unknown" for each in self.connections)
 
     @property
     def level(self) -> Level:
@@ -116,7 +113,7 @@ class Card:
     @property
     def word(self) -> str:
         """The word for the level."""
-        return WORDS[self.level]
+        return LEVELS[self.level]
 
     @property
     def order(self) -> tuple[int, str]:
@@ -194,8 +191,7 @@ def _service_of(conn_id: str, reading: Reading[Overview], known: Iterable[_Servi
 def _state_of(reading: Reading[Overview], now: datetime) -> tuple[Level, str]:
     if reading.problem:
         return "bad", reading.describe_problem(now)
-    is_old = reading.is_awaited and now - (reading.read_at or now) >= OLD_AFTER
-    if is_old or reading.value is None:
+    if reading.is_overdue(now):
         return "unknown", reading.describe_wait(now)
     return "good", ""
 
@@ -211,15 +207,25 @@ def _make_card(connections: Sequence[ConnectionRow]) -> Card:
                 sources[name], sections[name] = conn_id, getattr(overview, name)
                 break
     merged = replace(next(iter(overviews.values())), **sections) if overviews else None
-    findings = sorted(_findings(connections, merged), key=lambda finding: _WORST_FIRST.index(finding.level))
+    findings = sorted(
+        _findings(connections, merged, sources["requests"]), key=lambda finding: _WORST_FIRST.index(finding.level)
+    )
     return Card(tuple(connections), merged, sources, tuple(findings))
 
 
-def _findings(connections: Sequence[ConnectionRow], overview: Overview | None) -> Iterator[CardFinding]:
+def _findings(
+    connections: Sequence[ConnectionRow], overview: Overview | None, requests_from: str
+) -> Iterator[CardFinding]:
     """
     Yield the findings of all connections.
 
-    Each text is reported once. A problem is reported even if only one of the connections finds it.
+    Each text is reported once. A problem is reported even if only one of the connections finds it. How long requests
+    have been pending is reported only by the connection that the requests come from, because the others counted at
+    another moment.
+
+    :param connections: the connections to a service.
+    :param overview: the overview of the service.
+    :param requests_from: the id of the connection that the requests of the overview come from.
     """
     some_work = any(not connection.problem for connection in connections)
     reported: set[str] = set()
@@ -234,6 +240,8 @@ def _findings(connections: Sequence[ConnectionRow], overview: Overview | None) -
         is_old = bool(connection.problem) and some_work
         for finding in judge_overview(connection.overview).findings:
             text = sentence(finding.text)
+            if finding.kind == "waiting" and connection.conn_id != requests_from:
+                continue
             if text in reported or _is_outdated(finding, overview, is_old=is_old):
                 continue
             reported.add(text)

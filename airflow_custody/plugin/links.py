@@ -1,4 +1,4 @@
-"""The links from a task to its whitelisting requests. Operators import this module, so it imports nothing heavy."""
+"""The links from a task to the Custody page. Operators import this module, so it imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -23,13 +23,36 @@ _HAS_PAGES = _VERSION >= (3, 1)
 _FRAME = "/plugin/custody" if _VERSION >= (3, 3) else ""
 
 
-class CustodyRequestLink(BaseOperatorLink):
+class CustodyPageLink(BaseOperatorLink):
     """
-    The link "Custody request" from a task to the page of its whitelisting requests.
+    The link "Custody page" from a task to the page of its connection.
 
     Airflow calls :meth:`get_link` in the worker when the task ends, fails or is deferred, and stores the link as an
     XCom.
     """
+
+    name = "Custody page"
+
+    @property
+    def xcom_key(self) -> str:
+        """The XCom key of the link."""
+        return "_link_CustodyPageLink"
+
+    def get_link(self, operator: Any, *, ti_key: TaskInstanceKey) -> str:
+        """
+        Return the link.
+
+        :param operator: the task's operator, after it ran.
+        :param ti_key: not used.
+        :return: the URL; only its path if ``[api] base_url`` is not set. Empty if the connection's id is not known, or
+            if the page is switched off.
+        """
+        conn_id = _conn_id_of(operator)
+        return _url(conn_id, connection_path(conn_id))
+
+
+class CustodyRequestLink(BaseOperatorLink):
+    """The link "Custody request" from a task to the page of its whitelisting requests."""
 
     name = "Custody request"
 
@@ -44,30 +67,37 @@ class CustodyRequestLink(BaseOperatorLink):
 
         :param operator: the task's operator, after it ran.
         :param ti_key: not used.
-        :return: the URL; only its path if ``[api] base_url`` is not set. Empty if no request is known, or if the page
-            is switched off.
+        :return: the URL, as of :class:`CustodyPageLink`. Empty also if no request is known.
         """
-        if not conf.getboolean("custody", "page", fallback=True):
-            return ""
         try:
             request_ids = operator.linked_request_ids()
         except Exception:
             # The task ended before its ids were checked. Return no link, because Airflow would log this error as its
             # own.
             return ""
-        conn_id = operator.custody_conn_id
-        is_rendered = isinstance(conn_id, str) and "{{" not in conn_id
-        if not is_rendered:
-            return ""
-        path = requests_path(conn_id, request_ids)
-        base_url = (conf.get("api", "base_url", fallback="") or "").rstrip("/")
-        # Do not use the frame for an id with a number sign, because the frame ends a path there.
-        frame = f"{_FRAME}{urlsplit(base_url).path}" if _FRAME and "#" not in conn_id else ""
-        return f"{base_url}{frame}{path}" if path else ""
+        conn_id = _conn_id_of(operator)
+        return _url(conn_id, requests_path(conn_id, request_ids))
 
 
+#: The links of operators and sensors; none if Airflow cannot show the page.
+PAGE_LINKS: tuple[BaseOperatorLink, ...] = (CustodyPageLink(),) if _HAS_PAGES else ()
 #: The links of operators and sensors for whitelisting requests; none if Airflow cannot show the page.
-REQUEST_LINKS: tuple[BaseOperatorLink, ...] = (CustodyRequestLink(),) if _HAS_PAGES else ()
+REQUEST_LINKS: tuple[BaseOperatorLink, ...] = (CustodyRequestLink(), *PAGE_LINKS) if _HAS_PAGES else ()
+
+
+def _conn_id_of(operator: Any) -> str:
+    """Return the id of a task's connection; empty if it was not rendered, or if the page is switched off."""
+    conn_id = operator.custody_conn_id
+    is_rendered = isinstance(conn_id, str) and "{{" not in conn_id
+    return conn_id if is_rendered and conf.getboolean("custody", "page", fallback=True) else ""
+
+
+def _url(conn_id: str, path: str) -> str:
+    """Return the URL of a page of a connection; empty if there is no such page."""
+    base_url = (conf.get("api", "base_url", fallback="") or "").rstrip("/")
+    # Do not use the frame for an id with a number sign, because the frame ends a path there.
+    frame = f"{_FRAME}{urlsplit(base_url).path}" if _FRAME and "#" not in conn_id else ""
+    return f"{base_url}{frame}{path}" if path else ""
 
 
 def connection_path(conn_id: str) -> str:

@@ -8,24 +8,16 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
-from airflow_custody.overview import read_overview
-from airflow_custody.overview.verdict import SECTIONS
 from airflow_custody.plugin.access import GetUserDep, find_connection, list_connections
 from airflow_custody.plugin.cards import Card, make_cards
-from airflow_custody.plugin.page_hook import ConnectionKey
-from airflow_custody.plugin.readings import NothingReadError, Query, describe_failure
+from airflow_custody.plugin.list_page import PAGE_ROWS, query_overview
 from airflow_custody.plugin.rendering import page
 
 if TYPE_CHECKING:
-    from airflow_custody.client import CustodyClient
-    from airflow_custody.overview.models import Overview
+    from airflow_custody.plugin.page_hook import ConnectionKey
 
 #: Maximum number of rows of a table on a page of several services.
 MAX_ROWS = 5
-#: Maximum number of rows of a table on a page of one service.
-ALL_ROWS = 1_000
-#: Maximum number of whitelisting requests to read for a page.
-MAX_LISTED = 5_000
 
 router = APIRouter()
 
@@ -37,7 +29,7 @@ def show_connections(request: Request, user: GetUserDep) -> HTMLResponse:
     cards = _cards(request, list_connections(user))
     is_one = len(cards) == 1
     is_awaited = any(card.is_awaited for card in cards)
-    max_rows = ALL_ROWS if is_one else MAX_ROWS
+    max_rows = PAGE_ROWS if is_one else MAX_ROWS
     return page(request, "overview.html", is_awaited=is_awaited, cards=cards, full=is_one, max_rows=max_rows)
 
 
@@ -52,19 +44,11 @@ def show_connection(request: Request, conn_id: str, user: GetUserDep) -> HTMLRes
         conn_id=conn_id,
         card=card,
         full=True,
-        max_rows=ALL_ROWS,
+        max_rows=PAGE_ROWS,
     )
 
 
 def _cards(request: Request, connections: list[ConnectionKey]) -> list[Card]:
-    queries = [Query(connection, "overview", _read) for connection in connections]
-    readings = request.app.state.readings.get(*queries)
+    readings = request.app.state.readings.get(*map(query_overview, connections))
     conn_ids = [connection.conn_id for connection in connections]
     return make_cards(zip(conn_ids, readings, strict=True), datetime.now(timezone.utc))
-
-
-def _read(client: CustodyClient) -> Overview:
-    overview = read_overview(client, max_listed=MAX_LISTED, describe=describe_failure)
-    if all(getattr(overview, name).value is None for name in SECTIONS):
-        raise NothingReadError(f"The service cannot be read: {overview.health.problem}")
-    return overview

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from airflow_custody.client.error_codes import label
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyError, CustodyNotFoundError
 from airflow_custody.client.text import sanitize
+from airflow_custody.client.timestamps import describe_duration
 from airflow_custody.plugin.page_hook import ConnectionKey, PageHook
-from airflow_custody.plugin.rendering import duration
 
 if TYPE_CHECKING:
     from airflow_custody.client import CustodyClient
@@ -39,6 +39,8 @@ MAX_READS = 4
 MAX_DURATION = 600.0
 #: Maximum number of readings kept, of all connections.
 MAX_KEPT = 500
+#: If a newer reading is awaited, a reading of this age no longer shows that the service is healthy.
+OLD_AFTER = timedelta(minutes=1)
 #: How long a reading is shown although later reads fail.
 MAX_AGE = timedelta(hours=1)
 
@@ -81,10 +83,10 @@ class Reading(Generic[T]):
     read_at: datetime | None = None
     is_awaited: bool = False
 
-    @property
-    def is_first_awaited(self) -> bool:
-        """Whether nothing has been read yet, and the first reading is awaited."""
-        return self.is_awaited and self.read_at is None and not self.problem
+    def is_overdue(self, now: datetime) -> bool:
+        """Return whether a reading is awaited, and there is none from the last minute, nor a problem."""
+        is_old = self.read_at is None or now - self.read_at >= OLD_AFTER
+        return self.is_awaited and is_old and not self.problem
 
     def describe_problem(self, now: datetime) -> str:
         """Return why the last read failed, and the age of the value; empty if it succeeded."""
@@ -95,11 +97,11 @@ class Reading(Generic[T]):
     def describe_wait(self, now: datetime) -> str:
         """Return a text about the missing response, with the value's age."""
         if self.value is None:
-            return "The service has not responded yet. This page loads itself again."
+            return "The service has not responded yet."
         return f"The service has not responded yet. {self._describe_age(now)}"
 
     def _describe_age(self, now: datetime) -> str:
-        return f"This data is {duration((now - (self.read_at or now)).total_seconds())} old."
+        return f"This data is {describe_duration((now - (self.read_at or now)).total_seconds())} old."
 
 
 class _Latest(NamedTuple):

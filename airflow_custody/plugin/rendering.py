@@ -7,13 +7,14 @@ service decides how long it is.
 
 from __future__ import annotations
 
+import re
 import unicodedata
+from collections.abc import Sequence
 from datetime import datetime, timezone
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from fastapi import Request
 from fastapi.responses import HTMLResponse
@@ -22,21 +23,29 @@ from markupsafe import Markup
 from markupsafe import escape as escape_markup
 
 from airflow_custody.client.text import has_unprintable
+from airflow_custody.client.timestamps import describe_duration
+from airflow_custody.client.whitelist.hidden import describe_hidden
 from airflow_custody.hooks._advice import name_connection
-from airflow_custody.overview.models import STATES
+from airflow_custody.overview.models import STATES, TRUSTS
+from airflow_custody.overview.verdict import LEVELS, describe_state
 from airflow_custody.plugin import PATH
 
 #: The key in a request's scope under which the path of the pages is stored: Airflow's own path and ``/custody``.
 ROOT = "airflow_custody.root"
-#: After how many seconds a browser loads a page again that lacks its first reading.
+#: After how many seconds a browser loads a page again that lacks a current reading.
 RELOAD_AFTER = 3
+#: The name of the query parameter that keeps a page from loading itself again.
+STAY = "stay"
+#: The states to filter requests by, with their words. A missing request is not in any list.
+FILTERS = {state: words for state, words in STATES.items() if state != "missing"}
 #: Maximum number of characters that are shown of a text.
 MAX_TEXT = 300
 #: Maximum number of invisible characters of a text that are shown by number.
 MAX_HIDDEN = 10
 #: Maximum number of combining marks on one character.
 MAX_MARKS = 3
-_UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+# An e-mail address in a text, which is not broken at the end of a line.
+_EMAIL = re.compile(r"[A-Za-z0-9._%+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+")
 
 
 def page(
@@ -47,16 +56,19 @@ def page(
 
     These variables of the template are always set: ``root``, the path of the pages; ``airflow``, the path of Airflow's
     own pages; ``standalone``, whether the page is outside of Airflow's frame; ``refresh``, the link to the page itself;
-    ``now``.
+    ``stay``, the same link for a page that must not load itself again, empty if it does not; ``now``.
 
     :param request: the request, whose scope has the path of the pages.
     :param template: the name of a file in ``templates/`` that extends ``base.html``.
     :param status: the HTTP status. Default 200.
-    :param is_awaited: whether the page lacks its first reading. If so, the browser loads it again after
-        :data:`RELOAD_AFTER` seconds. Default False.
+    :param is_awaited: whether the page lacks a current reading. If so, the browser loads it again after
+        :data:`RELOAD_AFTER` seconds, unless the user stopped this. Each read ends after ten minutes at the latest, with
+        a value or a problem, and so does the loading. Default False.
     :param values: other variables of the template.
     """
     root = request.scope[ROOT]
+    query = [(name, value) for name, value in request.query_params.multi_items() if name != STAY]
+    loads_itself = is_awaited and STAY not in request.query_params
     values = {
         "root": root,
         "airflow": root.removesuffix(PATH),
@@ -64,11 +76,18 @@ def page(
         # because a superfluous link is better than a missing link.
         "standalone": request.headers.get("sec-fetch-dest") != "iframe",
         "now": datetime.now(timezone.utc),
-        "refresh": quote(request.scope["path"]),
+        "refresh": _link(request, query),
+        "stay": _link(request, [*query, (STAY, "1")]) if loads_itself else "",
         **values,
     }
-    headers = {"refresh": str(RELOAD_AFTER)} if is_awaited else None
+    headers = {"refresh": str(RELOAD_AFTER)} if loads_itself else None
     return HTMLResponse(_environment().get_template(template).render(values), status_code=status, headers=headers)
+
+
+def _link(request: Request, query: Sequence[tuple[str, str]]) -> str:
+    """Return a link to the requested page with other query parameters."""
+    path = quote(request.scope["path"])
+    return f"{path}?{urlencode(query, safe=',')}" if query else path
 
 
 def visible(text: object, limit: int = MAX_TEXT) -> Markup:
@@ -77,7 +96,7 @@ def visible(text: object, limit: int = MAX_TEXT) -> Markup:
 
     Invisible characters, characters that change the direction of the text, piled-up marks, and blanks at either end are
     shown by number; after the first ten, by a replacement character. The markup isolates the text from its
-    surroundings.
+    surroundings, and keeps an e-mail address on one line if it fits.
 
     :param text: the text.
     :param limit: the maximum number of characters to show. Default 300.
@@ -85,10 +104,16 @@ def visible(text: object, limit: int = MAX_TEXT) -> Markup:
     shown = str(text)[:limit]
     first = len(shown) - len(shown.lstrip(" "))
     end = len(shown.rstrip(" "))
+    emails = [each.span() for each in _EMAIL.finditer(shown)]
+    begins, ends = {begin for begin, _ in emails}, {end for _, end in emails}
     pieces = []
     marks = 0
     hidden = 0
     for position, character in enumerate(shown):
+        if position in ends:
+            pieces.append(Markup("</span>"))
+        if position in begins:
+            pieces.append(Markup('<span class="whole">'))
         marks = marks + 1 if unicodedata.category(character) in ("Mn", "Me") else 0
         is_visible = first <= position < end and not has_unprintable(character)
         if is_visible and marks <= MAX_MARKS:
@@ -100,16 +125,22 @@ def visible(text: object, limit: int = MAX_TEXT) -> Markup:
             pieces.append(number)
         else:
             pieces.append(Markup("\ufffd"))
+    if len(shown) in ends:
+        pieces.append(Markup("</span>"))
     ellipsis = "…" if len(str(text)) > limit else ""
     return Markup('<bdi class="text">{}{}</bdi>').format(Markup().join(pieces), ellipsis)
 
 
-def when(moment: datetime | None, now: datetime) -> Markup:
+def when(moment: datetime | None, now: datetime, *, exact: bool = False) -> Markup:
     """
-    Return a moment as markup: its distance from now, and the time in UTC.
+    Return a moment as markup: its distance from now, with the time in UTC as a tooltip.
+
+    A tooltip cannot be reached by keyboard or touch, so the page of a request shows the time, with the distance as the
+    tooltip.
 
     :param moment: the moment; None if it is unknown.
     :param now: the time.
+    :param exact: whether to show the time, and not the distance. Default False.
     """
     if moment is None:
         return Markup('<span class="muted">unknown</span>')
@@ -117,33 +148,13 @@ def when(moment: datetime | None, now: datetime) -> Markup:
     if abs(seconds) < 1:
         distance = "just now"
     elif seconds > 0:
-        distance = f"{duration(seconds)} ago"
+        distance = f"{describe_duration(seconds)} ago"
     else:
-        distance = f"in {duration(-seconds)}"
-    exact = f"{moment.astimezone(timezone.utc):%Y-%m-%d %H:%M:%S}"
-    return Markup('<time datetime="{}Z" title="{} UTC">{} <span class="at">{} UTC</span></time>').format(
-        exact.replace(" ", "T"), exact, distance, exact[:-3]
-    )
-
-
-def duration(seconds: float) -> str:
-    """
-    Return a time span as text, such as ``2 h 5 min``.
-
-    The text has the largest unit, and also the next smaller unit if the number of largest units is below ten.
-
-    :param seconds: the time span; a negative time span counts as zero.
-    """
-    rest = max(0, int(seconds))
-    for (size, unit), (smaller_size, smaller_unit) in pairwise(_UNITS):
-        if rest < size:
-            continue
-        amount = rest // size
-        smaller_amount = rest % size // smaller_size
-        if smaller_amount and amount < 10:
-            return f"{amount} {unit} {smaller_amount} {smaller_unit}"
-        return f"{amount} {unit}"
-    return f"{rest} s"
+        distance = f"in {describe_duration(-seconds)}"
+    utc = moment.astimezone(timezone.utc)
+    time = f"{utc:%Y-%m-%d %H:%M:%S} UTC"
+    shown, tooltip = (time, distance) if exact else (distance, time)
+    return Markup('<time datetime="{:%Y-%m-%dT%H:%M:%S}Z" title="{}">{}</time>').format(utc, tooltip, shown)
 
 
 def sentence(text: str) -> str:
@@ -165,7 +176,13 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals["STATES"] = STATES
+    environment.globals |= {
+        "LEVELS": LEVELS,
+        "TRUSTS": TRUSTS,
+        "FILTERS": FILTERS,
+        "describe_state": describe_state,
+        "describe_hidden": describe_hidden,
+    }
     environment.filters |= {
         "visible": visible,
         "segment": segment,

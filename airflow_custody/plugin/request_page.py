@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
@@ -14,26 +12,19 @@ from airflow_custody.client.arguments import MAX_ID
 from airflow_custody.client.errors import CustodyNotFoundError
 from airflow_custody.client.text import read_number
 from airflow_custody.overview import read_request, read_requests
-from airflow_custody.overview.models import STATES
+from airflow_custody.overview.verdict import describe_state
 from airflow_custody.plugin.access import GetUserDep, find_connection
 from airflow_custody.plugin.links import MAX_REQUESTS
+from airflow_custody.plugin.list_page import list_requests, read_for_page
 from airflow_custody.plugin.readings import Query
-from airflow_custody.plugin.rendering import page, sentence
+from airflow_custody.plugin.rendering import page
 
 if TYPE_CHECKING:
     from airflow_custody.client import CustodyClient
-    from airflow_custody.client.verification.trust import ReportedState
-    from airflow_custody.overview.models import RequestRow, RequestView
-    from airflow_custody.overview.verdict import Level
+    from airflow_custody.overview.models import RequestView
 
 router = APIRouter()
 
-_LEVELS: dict[ReportedState, Level] = {
-    "effective": "good",
-    "pending": "warning",
-    "rejected": "bad",
-    "unknown": "unknown",
-}
 _INVALID_ID = "A request id is a whole number, such as 3711. The service was not called."
 _INVALID_IDS = f"A link has up to {MAX_REQUESTS} request ids: whole numbers, separated by commas."
 _MISSING = (
@@ -51,9 +42,9 @@ def show_request(request: Request, conn_id: str, request_id: str, user: GetUserD
     if read_number(request_id, MAX_ID) is None:
         return page(request, "request.html", status=404, **values, problem=_INVALID_ID)
     query = Query(connection, ("request", request_id), lambda client: _read_request(client, request_id))
-    values |= _read(request, query, missing=_MISSING)
+    values |= read_for_page(request, query, missing=_MISSING)
     if view := values["view"]:
-        values["verdict"] = _verdict(view.row)
+        values["verdict"] = describe_state(view.row)
         if view.row.trust == "unverified":
             command = ["custody", "whitelist", "verify", "--conn-id", conn_id, "--id", request_id]
             values["command"] = shlex.join(command)
@@ -61,49 +52,20 @@ def show_request(request: Request, conn_id: str, request_id: str, user: GetUserD
 
 
 @router.get("/connections/{conn_id:path}/requests")
-def show_requests(request: Request, conn_id: str, user: GetUserDep, ids: str = "", total: str = "") -> HTMLResponse:
-    """Return the page of a task's whitelisting requests."""
+def show_requests(
+    request: Request, conn_id: str, user: GetUserDep, ids: str | None = None, total: str = ""
+) -> HTMLResponse:
+    """Return the page of a task's whitelisting requests; without ids, the list of all requests."""
     connection = find_connection(user, conn_id)
+    if ids is None:
+        return list_requests(request, connection)
     request_ids = tuple(dict.fromkeys(ids.split(",")))
     values: dict[str, Any] = {"conn_id": conn_id, "waiting": "", "view": None, "total": read_number(total, MAX_ID)}
-    values["refresh"] = f"{quote(request.scope['path'])}?{request.url.query}"
     if len(request_ids) > MAX_REQUESTS or any(read_number(each, MAX_ID) is None for each in request_ids):
         return page(request, "requests.html", status=404, **values, problem=_INVALID_IDS)
     query = Query(connection, ("requests", request_ids), lambda client: read_requests(client, request_ids))
-    values |= _read(request, query)
+    values |= read_for_page(request, query)
     return page(request, "requests.html", **values)
-
-
-def _read(request: Request, query: Query[Any], missing: str = "") -> dict[str, Any]:
-    """
-    Return the reading for a query as variables of a template.
-
-    :param request: the request for the page.
-    :param query: the query.
-    :param missing: the problem to show if the service does not have the object.
-    """
-    (reading,) = request.app.state.readings.get(query)
-    now = datetime.now(timezone.utc)
-    is_missing = not reading.problem and reading.value is None and reading.read_at is not None
-    return {
-        "view": reading.value,
-        "is_missing": is_missing,
-        "problem": missing if is_missing else reading.describe_problem(now),
-        "waiting": reading.describe_wait(now) if reading.is_awaited else "",
-        "is_awaited": reading.is_first_awaited,
-    }
-
-
-def _verdict(row: RequestRow) -> tuple[Level, str]:
-    """Return a request's state as shown: the CSS class, and the words."""
-    level, words = _LEVELS[row.state], sentence(STATES[row.state])
-    if row.trust == "unverified":
-        return "bad", f"{words}, not verified"
-    if row.deletion_pending:
-        return "warning", f"{words}, deletion pending"
-    if row.problem and level == "good":
-        return "warning", f"{words}, with a problem"
-    return level, words
 
 
 def _read_request(client: CustodyClient, request_id: str) -> RequestView | None:

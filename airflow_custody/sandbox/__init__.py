@@ -15,7 +15,7 @@ never been compared with a live installation.
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from airflow_custody.sandbox.control import SandboxControl as SandboxControl
@@ -44,17 +44,20 @@ _MODULES = {
 __all__ = tuple(_MODULES)
 
 
-def __getattr__(name: str) -> Any:
-    module = _MODULES.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
-        return getattr(importlib.import_module(f"{__name__}.{module}"), name)
-    except ModuleNotFoundError as error:
-        if error.name and error.name.startswith(__name__):
-            raise
-        package = str(error.name).partition(".")[0]
-        raise ModuleNotFoundError(
-            f"{name} needs {package}: pip install {package} [custody/package-missing]",
-            name=error.name,
-        ) from error
+# An editor must report a misspelled name.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        module = _MODULES.get(name)
+        if module is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        try:
+            return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+        except ModuleNotFoundError as error:
+            if error.name and error.name.startswith(__name__):
+                raise
+            package = str(error.name).partition(".")[0]
+            raise ModuleNotFoundError(
+                f"{name} needs {package}: pip install {package} [custody/package-missing]",
+                name=error.name,
+            ) from error

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import requests
@@ -113,7 +113,7 @@ class SandboxControl:
     request_log = _remote(RequestLog.request_log)
     clear_request_log = _remote(RequestLog.clear_request_log)
 
-    def send(self, name: str, arguments: dict[str, Any]) -> Any:
+    def send(self, name: str, arguments: Mapping[str, object]) -> Any:
         """
         Call a method in the sandbox, and return its result.
 

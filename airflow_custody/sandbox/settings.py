@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
@@ -112,7 +112,7 @@ class Settings(BaseModel):
     operations: Literal["all", "contract"] = "all"
     not_offered: list[OperationName] = []
     disabled: list[OperationName] = []
-    webhook_response: dict[str, Any] | list[Any] | str | None = None
+    webhook_response: dict[str, object] | list[object] | str | None = None
     clock_offset: float = 0.0
     token_lifetime: float = 1800.0
     superadmin_minimum: Annotated[int, Field(ge=1)] = 2

@@ -123,7 +123,7 @@ class State:
         """The settings. Changes to this object are lost on restart."""
         return self._settings
 
-    def configure(self, /, **settings: Any) -> None:
+    def configure(self, /, **settings: object) -> None:
         """
         Change settings of the sandbox, and keep the rest.
 

@@ -18,7 +18,7 @@ def dumps(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def omit_empty(**fields: Any) -> dict[str, Any]:
+def omit_empty(**fields: object) -> dict[str, Any]:
     """Return the fields without empty, zero or false values; keep all dictionaries."""
     return {name: value for name, value in fields.items() if value or isinstance(value, dict)}
 

@@ -25,6 +25,7 @@ from airflow_custody.client.text import lines, sanitize
 from airflow_custody.client.wait_state import PollHistory
 from airflow_custody.hooks._advice import name_connection
 from airflow_custody.hooks.custody import CustodyHook
+from airflow_custody.plugin.links import PAGE_LINKS
 from airflow_custody.retry_policy import failing_task, map_place
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
     :param deferrable: whether to wait in the triggerer instead of a worker.
     """
 
+    operator_extra_links = PAGE_LINKS
     #: The target state: used in messages, and as the status of the trigger's successful event.
     target_state = ""
     #: Seconds until a poke polls again if something is missing, because the service may list it late. A subclass may

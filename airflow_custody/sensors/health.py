@@ -14,6 +14,7 @@ from airflow_custody.hooks.custody import CustodyHook
 from airflow_custody.sensors._base import CustodySensor
 
 if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import XComArg
     from airflow.triggers.base import StartTriggerArgs
 
     from airflow_custody.client.health.verdict import HealthWait
@@ -78,6 +79,13 @@ class CustodyHealthSensor(CustodySensor):
         "require_results",
         "healthy_statuses",
     )
+    template_fields_renderers: ClassVar[dict[str, str]] = {
+        "groups": "json",
+        "components": "json",
+        "checks": "json",
+        "require_results": "json",
+        "healthy_statuses": "json",
+    }
     ui_color = "#dcecf5"
     target_state = "healthy"
     #: Seconds until the second listing if a name is missing, because a starting service may not list everything yet.
@@ -91,13 +99,13 @@ class CustodyHealthSensor(CustodySensor):
     def __init__(
         self,
         *,
-        custody_conn_id: str = CustodyHook.default_conn_name,
-        tenant_id: str | None = NOT_GIVEN,
-        groups: Iterable[str] | None = NOT_GIVEN,
-        components: Iterable[str] | None = NOT_GIVEN,
-        checks: Iterable[str] | None = NOT_GIVEN,
-        require_results: Iterable[str] | None = NOT_GIVEN,
-        healthy_statuses: Iterable[str] = ("success",),
+        custody_conn_id: str | XComArg = CustodyHook.default_conn_name,
+        tenant_id: str | XComArg | None = NOT_GIVEN,
+        groups: Iterable[str] | XComArg | None = NOT_GIVEN,
+        components: Iterable[str] | XComArg | None = NOT_GIVEN,
+        checks: Iterable[str] | XComArg | None = NOT_GIVEN,
+        require_results: Iterable[str] | XComArg | None = NOT_GIVEN,
+        healthy_statuses: Iterable[str] | XComArg = ("success",),
         require_fresh: bool = True,
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         start_from_trigger: bool = False,

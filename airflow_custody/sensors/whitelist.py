@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import PokeReturnValue, conf
 
@@ -16,6 +16,8 @@ from airflow_custody.plugin.links import REQUEST_LINKS
 from airflow_custody.sensors._base import CustodySensor
 
 if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import XComArg
+
     from airflow_custody.client.wait_state import WaitState
     from airflow_custody.client.whitelist.wait import RequestWait
     from airflow_custody.triggers.whitelist import CustodyWhitelistRequestTrigger
@@ -84,6 +86,7 @@ class CustodyWhitelistRequestSensor(CustodySensor):
         "expected",
         "custody_conn_id",
     )
+    template_fields_renderers: ClassVar[dict[str, str]] = {"expected": "json"}
     operator_extra_links = REQUEST_LINKS
     ui_color = "#e3f0dc"
     target_state = "effective"
@@ -91,10 +94,10 @@ class CustodyWhitelistRequestSensor(CustodySensor):
     def __init__(
         self,
         *,
-        request_id: str | Iterable[str],
-        expected: Mapping[str, Any] | Iterable[Mapping[str, Any]] | None = NOT_GIVEN,
+        request_id: str | int | Iterable[str | int | XComArg] | XComArg,
+        expected: Mapping[str, object] | Iterable[Mapping[str, object] | XComArg] | XComArg | None = NOT_GIVEN,
         skip_if_empty: bool = False,
-        custody_conn_id: str = CustodyHook.default_conn_name,
+        custody_conn_id: str | XComArg = CustodyHook.default_conn_name,
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         **kwargs: Any,
     ) -> None:

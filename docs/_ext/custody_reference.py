@@ -99,15 +99,27 @@ def _page(name: str) -> str:
 
 
 def _contents() -> str:
-    rows = []
-    for name in page_names():
-        links = [f"[{each}]({name}.md#{each.lower()})" for each in (load(full).__name__ for full in documented(name))]
-        rows.append((f"[{describe(name).title}]({name}.md)", describe(name).purpose, ", ".join(links)))
-    introduction = (
+    titles = [(f"[{describe(name).title}]({name}.md)", describe(name).purpose) for name in page_names()]
+    names = [
+        (
+            f"[{each.__name__}]({page}.md#{each.__name__.lower()})",
+            code(import_path(full)),
+            cell(read_docstring(each).text.partition("\n\n")[0], Links("README").link),
+        )
+        for page in page_names()
+        for full in documented(page)
+        for each in [load(full)]
+    ]
+    parts = [
+        "# Reference",
+        _NOTE,
         "Parameters, results, errors, roles and an example of each class. The pages are made of the code. The "
-        "[glossary](../glossary.md) explains the terms."
-    )
-    return "\n\n".join(["# Reference", _NOTE, introduction, table(("Page", "For", "Entries"), rows)]) + "\n"
+        "[glossary](../glossary.md) explains the terms.",
+        table(("Page", "For"), titles),
+        "## All names",
+        table(("Name", "Import from", "Purpose"), names),
+    ]
+    return "\n\n".join(parts) + "\n"
 
 
 # --- pages with parts of their own -----------------------------------------------------------------------------

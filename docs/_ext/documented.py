@@ -17,10 +17,11 @@ from airflow_custody.client import errors
 from airflow_custody.client.http.operation import Operation
 from airflow_custody.get_provider_info import get_provider_info
 
-FLOORS = ("operators", "sensors", "triggers", "hooks")
+FLOORS = ("task_groups", "operators", "sensors", "triggers", "hooks")
 #: The page of a task, trigger or hook, by the last part of its module's name. Any other module has a page of its own.
 _PAGE_OF_MODULE = {
     "webhook": "webhooks",
+    "whitelist_approval": "signing",
     "whitelist_signing": "signing",
     "whitelist_plan": "plans",
     "whitelist_plan_approval": "plans",
@@ -62,6 +63,12 @@ PAGES: Mapping[str, Page] = {
             ("client.whitelist.models", ("WhitelistRequest",)),
             ("client.whitelist.envelopes", ("WhitelistEnvelope",)),
         ),
+    ),
+    "task-groups": Page(
+        "Task groups",
+        "the whole workflow in one object",
+        "A task group consists of ordinary tasks: those on the other pages. "
+        + _READ_ON.format("Keep the whitelist as a file", "whitelist-file"),
     ),
     "webhooks": Page(
         "Webhooks",
@@ -145,7 +152,9 @@ _WITHOUT_MEMBERS = ("ApiKey", "CallCursor", "NewCalls", "PasswordSignIn")
 
 def on_floor(floor: str) -> list[str]:
     """Return the full names of the classes of a floor, in the order of the provider's metadata."""
-    modules = [module for group in get_provider_info()[floor] for module in group["python-modules"]]
+    # Airflow's metadata has no place for task groups.
+    groups = get_provider_info().get(floor) or [{"python-modules": ["airflow_custody.task_groups.whitelist"]}]
+    modules = [module for group in groups for module in group["python-modules"]]
     return [
         f"{module}.{name}"
         for module in modules
@@ -157,7 +166,7 @@ def on_floor(floor: str) -> list[str]:
 
 def _page_of(name: str) -> str:
     module = name.split(".")[-2]
-    return _PAGE_OF_MODULE.get(module, module)
+    return "task-groups" if ".task_groups." in name else _PAGE_OF_MODULE.get(module, module)
 
 
 def page_names() -> list[str]:
@@ -208,6 +217,11 @@ def import_path(name: str) -> str:
 def is_task(obj: Any) -> bool:
     """Tell whether an object is the class of an operator or a sensor."""
     return hasattr(obj, "template_fields") and hasattr(obj, "execute")
+
+
+def is_task_group(obj: Any) -> bool:
+    """Tell whether an object is the class of a task group."""
+    return hasattr(obj, "get_child_by_label")
 
 
 def shows_members(obj: type) -> bool:

@@ -16,6 +16,7 @@ from documented import (
     function_of,
     is_property,
     is_task,
+    is_task_group,
     load,
     members,
     page_names,
@@ -43,7 +44,7 @@ def entry(name: str, page: str) -> str:
         f"```python\n{textwrap.dedent(example(name)).strip()}\n```",
         to_markdown(docstring.text, Links(page).link),
         _parameter_table(obj, page),
-        _of_airflow(obj) if is_task(obj) else "",
+        _of_airflow(obj) if is_task(obj) or is_task_group(obj) else "",
         _outcome(docstring, page),
     ]
     if inspect.isclass(obj):
@@ -110,7 +111,12 @@ def _index() -> dict[str, tuple[str, str]]:
 def _parameter_table(obj: Any, page: str) -> str:
     texts = parameter_texts(obj)
     found = [each for each in parameters(obj) if each.name in texts or each.kind not in _VARIABLE]
-    templated = {PARAMETER_OF.get(field, field) for field in obj.template_fields} if is_task(obj) else None
+    templated = None
+    if is_task(obj):
+        templated = {PARAMETER_OF.get(field, field) for field in obj.template_fields}
+    elif is_task_group(obj):
+        # It passes them to tasks.
+        templated = {name for name, text in texts.items() if "(templated)" in text}
     rows = []
     for each in found:
         kind = spell_type(each.annotation, obj) if isinstance(each.annotation, str) else ""
@@ -134,6 +140,8 @@ def _spell(default: object) -> str:
 
 
 def _of_airflow(obj: Any) -> str:
+    if is_task_group(obj):
+        return "It also takes the parameters of Airflow's task groups, such as `default_args` and `tooltip`."
     is_sensor = hasattr(obj, "poke")
     names = "`task_id`, `poke_interval`, `timeout` and `soft_fail`" if is_sensor else "`task_id` and `retries`"
     return f"It also takes the parameters of every {'sensor' if is_sensor else 'operator'} of Airflow, such as {names}."

@@ -39,6 +39,7 @@ from airflow_custody.operators.whitelist import (
     CustodyDeleteWhitelistRequestOperator,
     CustodyVerifyWhitelistOperator,
 )
+from airflow_custody.operators.whitelist_approval import CustodyApproveWhitelistRequestOperator
 from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOperator, CustodyPlanWhitelistOperator
 from airflow_custody.operators.whitelist_plan_approval import CustodyApproveWhitelistPlanOperator
 from airflow_custody.operators.whitelist_plan_completion import CustodyCompleteWhitelistPlanOperator
@@ -51,6 +52,7 @@ from airflow_custody.sandbox import Sandbox
 from airflow_custody.sensors.health import CustodyHealthSensor
 from airflow_custody.sensors.whitelist import CustodyWhitelistRequestSensor
 from airflow_custody.signers import ConnectionSigner, Pkcs11ConnectionSigner
+from airflow_custody.task_groups.whitelist import CustodyWhitelistFileTaskGroup, CustodyWhitelistRequestTaskGroup
 from airflow_custody.triggers.health import CustodyHealthTrigger
 from airflow_custody.triggers.webhook import CustodyWebhookCallTrigger
 from airflow_custody.triggers.whitelist import CustodyWhitelistRequestTrigger
@@ -102,8 +104,27 @@ keep_evidence = CustodyVerifyWhitelistOperator(
     path="s3://evidence@bucket/whitelist-{{ ds }}.json",
 )
 
+# --- task groups
+
+whitelist = CustodyWhitelistFileTaskGroup(
+    path="whitelist.yaml",
+    signers={"custody_first_signer": ConnectionSigner("custody_first_key")},
+    assigned_users=[{"id": "carol", "name": "carol"}],
+)
+whitelist_address = CustodyWhitelistRequestTaskGroup(
+    label="{{ params.label }}",
+    address="{{ params.address }}",
+    blockchain="{{ params.blockchain }}",
+    signers={"custody_first_signer": ConnectionSigner("custody_first_key")},
+)
+
 # --- signing
 
+approve_request = CustodyApproveWhitelistRequestOperator(
+    task_id="approve_request",
+    request={"id": "3711", "label": "Supplier", "address": "0xde709f2102306220921060314715629080e2fb77"},
+    assigned_users=[{"id": "carol", "name": "carol"}],
+)
 sign_request = CustodySignWhitelistRequestsOperator(
     task_id="sign_request",
     custody_conn_id="custody_first_signer",

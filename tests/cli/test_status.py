@@ -23,14 +23,15 @@ def test_a_service_without_problems_is_0(custody: Run, create: Create, sandbox: 
     assert ran.code == 0
     assert ran.err == ""
     lines = ran.out.splitlines()
-    assert lines[0].startswith(f"all well at {sandbox.url}, at ")
+    assert lines[0].startswith(f"Attention at {sandbox.url}, at ")
     assert lines[1] == f"NOTE: whitelisting requests {twice[0]} and {twice[1]} are in effect for the same address"
     assert "It is disabled: nothing is delivered." in lines[2]
     assert f"  {ONE_LINE}" in ran.out
-    row = next(line for line in lines if line.startswith(f"    {pending}  pending  not checked  "))
+    row = next(line for line in lines if line.startswith(f"    {pending}  pending approval  pending  not checked  "))
     assert row.endswith(f"  ETH    0x{2:040x}  " + r"a\u202eb\u001b[2J\u200bc")
     data = custody("status", "-o", "json").data
-    assert (data["ok"], data["wrong"], data["unread"]) == (True, [], [])
+    assert (data["ok"], data["level"], data["wrong"], data["unread"]) == (True, "warning", [], [])
+    assert "listed" not in data["requests"]["value"]
     assert data["health"]["value"]["healthy"] is True
     (found,) = data["requests"]["value"]["pending"]["rows"]
     assert (found["id"], found["trust"]) == (pending, "not checked")
@@ -42,6 +43,17 @@ def test_rows_that_are_left_out_are_counted(custody: Run, sandbox: Sandbox) -> N
         [{"label": f"L{each}", "address": f"0x{each:040x}", "blockchain": "ETH"} for each in range(25)]
     )
     assert "  IN EFFECT (20 of 25):\n" in custody("status").out
+
+
+def test_requests_that_have_been_pending_for_long_are_reported(custody: Run, create: Create, sandbox: Sandbox) -> None:
+    sandbox.control.set_whitelist_age(create(1, status="pending"), 4 * 86_400)
+    ran = custody("status")
+    assert ran.code == 0
+    assert ran.out.startswith("Waiting at ")
+    text = "1 whitelisting request is pending approval for 4 d"
+    assert ran.out.splitlines()[1] == f"WAITING: {text}"
+    data = custody("status", "-o", "json").data
+    assert (data["level"], data["waiting"]) == ("waiting", [text])
 
 
 def unhealthy(sandbox: Sandbox, number: str) -> None:
@@ -64,7 +76,11 @@ def hide(sandbox: Sandbox, number: str) -> None:
             ["NOT READ: pending this user's approval: get pending approvals failed: "],
         ),
         # One failure of all is said once.
-        (lambda sandbox, number: sandbox.control.add_fault("html", times=None), 1, ["NOT READ: ", "not all well at "]),
+        (
+            lambda sandbox, number: sandbox.control.add_fault("html", times=None),
+            1,
+            ["NOT READ: ", "Trouble (not complete) at "],
+        ),
     ],
     ids=["unhealthy", "hidden", "part", "all"],
 )
@@ -90,7 +106,7 @@ def test_parts_that_the_service_does_not_offer_are_no_errors(custody: Run, sandb
     ran = custody("status")
     assert ran.code == 0
     # The unread parts are not known to be well.
-    assert ran.out.startswith("all that could be read is well at ")
+    assert ran.out.startswith("Healthy (not complete) at ")
     assert "\nWEBHOOKS: not offered\n" in ran.out
 
 

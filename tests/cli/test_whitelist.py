@@ -183,6 +183,26 @@ def test_a_plan_of_a_part_of_the_whitelist(custody: Run, create: Create, file: P
     assert ran.data["only"] == {"customer_id": ["a", "c"], "blockchain": ["eth"]}
 
 
+def test_a_part_of_a_plan(custody: Run, create: Create, file: Path) -> None:
+    create(2)
+    arguments = ["whitelist", "plan", str(write(file, row(1), row(2), row(3))), "--max-creates", "2"]
+    ran = custody(*arguments, "--at-most", "1", "-o", "json")
+    assert ran.code == 2
+    assert counts(ran) == {"create": 1, "later": 1, "unchanged": 1}
+    assert [(each["state"], each["action"], each["note"]) for each in ran.data["rows"]][2] == (
+        ("later", None, "to be created by a later run")
+    )
+    hashes = {custody(*arguments, *given, "-o", "json").data["plan_hash"] for given in ([], ["--at-most", "none"])}
+    assert ran.data["plan_hash"] not in hashes
+    assert len(hashes) == 1
+    line = "1 of 2 operations; the rest follows in the next run."
+    assert custody(*arguments, "--at-most", "1").out.startswith(line)
+    assert custody(*arguments, "--at-most", "1", "-o", "markdown").out.startswith(f"**{line}**")
+    # Limits are about the whole plan.
+    assert custody(*arguments[:3], "--at-most", "1", "--max-creates", "1").code == 1
+    assert "--at-most: must be a whole number of at least 1" in custody(*arguments, "--at-most", "0").err
+
+
 def test_a_plan_over_a_limit_is_1_and_shown_in_full(custody: Run, create: Create, file: Path) -> None:
     create(3)
     arguments = ["whitelist", "plan", str(file), "--max-creates", "1", "--must-keep", "L1", "--must-keep", "other"]

@@ -75,7 +75,7 @@ class Task:
         return str(response.json()["result"]["id"])
 
     def find(self) -> set[str]:
-        query = {"includeForApproval": "true", "addresses": REQUEST["address"]}
+        query = {"includeForApproval": "true", "addresses": str(REQUEST["address"])}
         response = self.session.get(f"{self.sandbox.url}{ROOT}", params=query, timeout=5)
         response.raise_for_status()
         if self.search_takes:

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.airflow.airflow_runs import load, new_dag, run_dag
+from support.airflow.airflow_runs import AIRFLOW, load, new_dag, run_dag
+from support.airflow.apply_tries import address, write_rows
 from support.airflow.webhook_reads import forget_reads, register_assets, write_calls
 from support.service.people import connect_approvers
 
@@ -92,6 +93,33 @@ def test_a_change_of_the_whitelist_is_told(recipes: Any, tmp_path: Path, capsys:
     plan_hash = run_dag(dag).xcom("plan")["plan_hash"]
     assert run_dag(recipes.whitelist_changed).state == "success"
     assert f"applied {plan_hash} 1" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(AIRFLOW < (3, 1), reason="it has no approvals")
+def test_a_first_load_starts_itself_until_no_row_is_left(
+    sandbox: Sandbox, connection: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sandbox.control.set_approvers([{"sequential": connect_approvers(sandbox, monkeypatch)}])
+    recipe = load(ROOT / "docs" / "snippets" / "first_load.py")
+    recipe.whitelist.plan.path = write_rows(tmp_path / "whitelist.yaml", range(1, 6))
+    recipe.whitelist.plan.at_most = 2
+    questions: list[str] = []
+
+    def approve(self: Any, context: Any) -> None:
+        questions.append(self.plan["question"])
+        context["ti"].xcom_push(key="plan_hash", value=self.plan["plan_hash"])
+
+    # dag.test() would wait for a person.
+    monkeypatch.setattr(type(recipe.whitelist.approve), "execute", approve)
+    for number, (rows, is_last) in enumerate([(2, False), (4, False), (5, True), (5, True)]):
+        run = run_dag(recipe.dag)
+        assert run.state == "success", run.states
+        assert run.state_of("start_next_run") == ("skipped" if is_last else "success")
+        assert statuses(sandbox) == ["APPROVED"] * rows
+        assert len(questions) == min(number + 1, 3)
+    assert questions[0].endswith("create 2, delete 0? 3 operations are left for the next run.")
+    assert sorted(each["address"] for each in sandbox.control.whitelist_requests()) == [*map(address, range(1, 6))]
 
 
 def test_the_first_dag_waits_and_creates(sandbox: Sandbox, connection: str) -> None:

@@ -60,10 +60,6 @@ def shell(tmp_path: Path) -> Iterator[Callable[[str], subprocess.Popen[str]]]:
 @pytest.mark.slow
 @pytest.mark.skipif(AIRFLOW < (3, 0), reason="what the reader installs is the newest Airflow")
 def test_the_dag_runs_as_it_stands(shell: Callable[[str], subprocess.Popen[str]], tmp_path: Path) -> None:
-    # Under the example's name: so `custody examples` does not put a second file with this DAG beside it.
-    assert "Save this as `dags/custody_first_dag.py`" in README
-    (tmp_path / "dags").mkdir()
-    (tmp_path / "dags" / "custody_first_dag.py").write_text(block("python", 'dag_id="custody_first_dag"'))
     sandbox = shell(block("bash", "airflow_custody.sandbox"))
     printed = tmp_path / "sandbox.env"
     end = time.monotonic() + 900

@@ -1,24 +1,21 @@
 """
-The main example, in real Airflow: the approver, the time of the approval, and the approved plan.
+The main example, as a task group and as single tasks: the approver, the time of the approval, and the approved plan.
 
-On Airflow 3.3, a user responds through Airflow's API. Before, the user who starts the run approves. The whole way after
-an approval on 3.3 is shown by the demo, which has a test of its own.
+On Airflow 3.3, a user responds through Airflow's API. Before, only the single tasks can be used, and the user who
+starts the run approves. The whole way after an approval on 3.3 is shown by the demo, which has a test of its own.
 """
 
 from __future__ import annotations
 
 import json
-import logging
 import shutil
-import sys
-import threading
-from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.airflow.airflow_runs import AIRFLOW, Run, load, run_dag
+from support.airflow.airflow_runs import AIRFLOW, load, run_dag
+from support.airflow.approvals import Office, open_office
 from support.airflow.task_log import TaskLog
 from support.airflow.webhook_reads import forget_reads, register_assets, write_calls
 from support.service.people import connect_approvers
@@ -30,7 +27,7 @@ from airflow_custody.sandbox.whitelist.store import EFFECTIVE
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLES = ROOT / "example_dags"
-DAG_ID = "custody_whitelist_as_code"
+AS_CODE, AS_TASKS = "custody_whitelist_as_code", "custody_whitelist_as_tasks"
 FILE = "custody_whitelist.yaml"
 ROWS = 4
 NEW_ROW = f'  - {{label: One more, address: "0x{"a" * 40}"}}\n'
@@ -50,7 +47,13 @@ def approvers(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the folder of a DAG bundle, before Airflow 3 the DAGs folder, with the examples and the file in it."""
-    for name in (f"{DAG_ID}.py", "custody_whitelist_reconciliation.py", "custody_on_currency_status.py", FILE):
+    for name in (
+        f"{AS_CODE}.py",
+        f"{AS_TASKS}.py",
+        "custody_whitelist_reconciliation.py",
+        "custody_on_currency_status.py",
+        FILE,
+    ):
         shutil.copy(EXAMPLES / name, tmp_path)
     bundle = {
         "name": "treasury",
@@ -63,7 +66,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def dag_of(folder: Path, name: str = DAG_ID) -> Any:
+def dag_of(folder: Path, name: str) -> Any:
     """Import an example from a folder; its tasks are not tried again."""
     dag = load(folder / f"{name}.py").dag
     for each in dag.tasks:
@@ -79,99 +82,57 @@ def statuses(sandbox: Sandbox) -> list[str]:
     return [request["status"] for request in sandbox.control.whitelist_requests()]
 
 
-class Notices(logging.Handler):
-    """Notices when something is logged: here that dag.test() has seen that the task waits; before, it must not end."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.text = text
-        self.seen = threading.Event()
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if self.text in record.getMessage():
-            self.seen.set()
-
-
-class Office:
-    """The people who respond to the approvals of this process's Airflow."""
-
-    def __init__(self, carol: Any, mallory: Any) -> None:
-        self.carol = carol
-        self.mallory = mallory
-        self.question: dict[str, Any] = {}
-
-    def run(self, dag: Any, respond: Callable[[], None]) -> Run:
-        """Run a DAG, and do something in a thread while it waits for the approval."""
-        notices = Notices("Waiting for Human-in-the-loop input")
-        ended = threading.Event()
-
-        def wait_and_respond() -> None:
-            while not notices.seen.wait(0.2):
-                if ended.is_set():
-                    return
-            (self.question,) = self.carol.pending_approvals()
-            respond()
-
-        thread = threading.Thread(target=wait_and_respond, daemon=True)
-        thread.start()
-        log = logging.getLogger(type(dag).__module__)
-        log.addHandler(notices)
-        log.setLevel(logging.INFO)
-        try:
-            return run_dag(dag)
-        finally:
-            log.removeHandler(notices)
-            log.setLevel(logging.NOTSET)
-            ended.set()
-            thread.join(timeout=600)
-
-
 @pytest.fixture(scope="module")
 def office(airflow_db: None) -> Office:
-    sys.path.insert(0, str(ROOT / "demo"))
-    try:
-        from _airflow_api import serve_api
-    finally:
-        sys.path.remove(str(ROOT / "demo"))
-    return Office(*serve_api("carol", "mallory"))
+    return open_office()
 
 
 @with_approvals
 class TestApproval:
-    def test_a_rejected_plan_is_not_applied(self, sandbox: Sandbox, folder: Path, office: Office) -> None:
+    @pytest.mark.parametrize(
+        ("name", "group", "first"), [(AS_CODE, "whitelist.", "custody_first_signer"), (AS_TASKS, "", "first")]
+    )
+    def test_a_rejected_plan_is_not_applied(
+        self, sandbox: Sandbox, folder: Path, office: Office, name: str, group: str, first: str
+    ) -> None:
         responses: list[int] = []
 
         def respond() -> None:
             responses.append(office.mallory.respond(office.question, "Approve"))
             responses.append(office.carol.respond(office.question, "Reject"))
 
-        run = office.run(dag_of(folder), respond)
+        run = office.run(dag_of(folder, name), respond)
         assert responses == [403, 200]
         assert run.state == "success", run.states
-        assert run.pushed("approve", "plan_hash") is None
-        assert {run.state_of(each) for each in ("apply", "sign_first", "wait_until_effective", "prove")} == {"skipped"}
+        assert run.pushed(f"{group}approve", "plan_hash") is None
+        rest = ("apply", f"sign_{first}", "wait_until_effective", "complete", "prove")
+        assert {run.state_of(f"{group}{each}") for each in rest} == {"skipped"}
         assert sandbox.control.request_log("POST") == []
         assert [each["name"] for each in office.question["assigned_users"]] == ["carol", "dave"]
         assert "Settlement, Bitcoin" in office.question["body"]
-        assert run.xcom("plan")["plan_hash"] in office.question["body"]
-        creates = run.xcom("plan")["counts"]["create"]
-        assert office.question["subject"] == f"Apply the whitelist plan: create {creates}, delete 0?"
+        plan = run.xcom(f"{group}plan")
+        assert plan["plan_hash"] in office.question["body"]
+        assert office.question["subject"] == f"Apply the whitelist plan: create {plan['counts']['create']}, delete 0?"
 
-    def test_the_approved_plan_is_the_one_that_was_shown(self, sandbox: Sandbox, folder: Path, office: Office) -> None:
+    @pytest.mark.parametrize(("name", "group"), [(AS_CODE, "whitelist."), (AS_TASKS, "")])
+    def test_the_approved_plan_is_the_one_that_was_shown(
+        self, sandbox: Sandbox, folder: Path, office: Office, name: str, group: str
+    ) -> None:
         from airflow.models.xcom import XComModel
 
         def respond() -> None:
             # As if somebody had cleared the task that plans, and nothing else.
             try:
                 run_id = office.question["task_instance"]["dag_run_id"]
-                XComModel.set(key="plan_hash", value="0" * 64, dag_id=DAG_ID, task_id="plan", run_id=run_id)
+                XComModel.set(key="plan_hash", value="0" * 64, dag_id=name, task_id=f"{group}plan", run_id=run_id)
             finally:
-                office.carol.respond(office.question, "Approve")
+                office.approve()
 
-        run = office.run(dag_of(folder), respond)
-        assert run.pushed("plan", "plan_hash") == "0" * 64
-        assert run.pushed("approve", "plan_hash") in office.question["body"]
-        assert run.xcom("apply")["plan_hash"] == run.pushed("approve", "plan_hash")
+        run = office.run(dag_of(folder, name), respond)
+        assert run.pushed(f"{group}plan", "plan_hash") == "0" * 64
+        approved = run.pushed(f"{group}approve", "plan_hash")
+        assert approved in office.question["body"]
+        assert run.xcom(f"{group}apply")["plan_hash"] == approved
         assert run.state == "success", run.states
 
 
@@ -180,7 +141,7 @@ class TestApprovalInAdvance:
     def test_a_plan_is_read_in_one_run_and_applied_by_another(
         self, sandbox: Sandbox, folder: Path, task_log: TaskLog
     ) -> None:
-        dag = dag_of(folder)
+        dag = dag_of(folder, AS_TASKS)
         run = run_dag(dag)
         assert run.state == "success", run.states
         assert {run.state_of(each) for each in ("apply", "sign_first", "wait_until_effective", "prove")} == {"skipped"}
@@ -213,13 +174,13 @@ def in_effect(sandbox: Sandbox, folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("in_effect")
-def test_without_anything_to_do_only_the_proof_runs(sandbox: Sandbox, folder: Path) -> None:
-    run = run_dag(dag_of(folder))
+@pytest.mark.parametrize(("name", "group"), [pytest.param(AS_CODE, "whitelist.", marks=with_approvals), (AS_TASKS, "")])
+def test_without_anything_to_do_only_the_proof_runs(sandbox: Sandbox, folder: Path, name: str, group: str) -> None:
+    run = run_dag(dag_of(folder, name))
     assert run.state == "success", run.states
-    assert {state for (task_id, _), state in run.states.items() if task_id not in ("wait_until_healthy", "prove")} == {
-        "skipped"
-    }
-    assert run.xcom("prove")["counts"]["unchanged"] == ROWS
+    ran = {task_id for (task_id, _), state in run.states.items() if state != "skipped"}
+    assert ran == {f"{group}wait_until_healthy", f"{group}prove"}
+    assert run.xcom(f"{group}prove")["counts"]["unchanged"] == ROWS
     assert sandbox.control.request_log("POST") == []
 
 

@@ -86,7 +86,7 @@ def test_a_rename_is_one_run_that_ends_with_a_proof(sandbox: Sandbox, tmp_path: 
     both: dict[str, Any] = {"path": path, "replace": True}
     with new_dag() as dag:
         made = CustodyPlanWhitelistOperator(task_id="plan", **both)
-        plan_hash = made.output["plan_hash"]  # type: ignore[index]
+        plan_hash = made.output["plan_hash"]
         apply = CustodyApplyWhitelistPlanOperator(
             task_id="apply",
             plan=made.output,
@@ -101,7 +101,7 @@ def test_a_rename_is_one_run_that_ends_with_a_proof(sandbox: Sandbox, tmp_path: 
 
         complete = CustodyCompleteWhitelistPlanOperator(task_id="complete", applied=apply.output, plan_hash=plan_hash)
         prove = CustodyPlanWhitelistOperator(task_id="prove", fail_on_changes=True, fail_on_pending=True, **both)
-        signed = sign(apply.output["request_ids"])  # type: ignore[index]
+        signed = sign(apply.output["request_ids"])  # type: ignore[arg-type]
         signed >> complete >> prove
     ran = run_dag(dag)
     assert ran.state == "success"

@@ -44,6 +44,8 @@ FAULTS = st.tuples(
     ),
     st.integers(0, 2),
 )
+#: The maximum number of operations of a plan; the rest follows in later runs.
+AT_MOST = st.none() | st.integers(1, 3)
 WRITES = st.none() | st.tuples(st.integers(1, 6), st.booleans())
 
 
@@ -118,12 +120,14 @@ class Model(RuleBasedStateMachine):
 
     # --- the tasks ---
 
-    @rule(prune=st.booleans(), replace=st.booleans(), max_parallel=PARALLEL)
-    def approve_a_plan(self, prune: bool, replace: bool, max_parallel: int = 1) -> None:
+    @rule(prune=st.booleans(), replace=st.booleans(), max_parallel=PARALLEL, at_most=AT_MOST)
+    def approve_a_plan(self, prune: bool, replace: bool, max_parallel: int = 1, at_most: int | None = None) -> None:
         """Start a run: plan, and approve what is shown."""
-        arguments = {"prune": prune, "replace": replace}
+        arguments = {"prune": prune, "replace": replace, "at_most": at_most}
         found = plan(str(self.path), max_deletes=None, max_delete_percent=None, **arguments)
-        self.shown = found["report"]
+        # What follows the hash is not done by this plan, but may be done by a later one.
+        self.shown = found["report"].partition(found["plan_hash"])[0]
+        self.happened["parts"] += bool(found["counts"]["later"])
         self.is_creating = bool(found["counts"]["create"] or found["counts"]["replace"])
         self.task = ApplyTask(found, RowsStore(), max_parallel=max_parallel)
         self.happened["plans"] += 1
@@ -134,12 +138,19 @@ class Model(RuleBasedStateMachine):
         faults=st.lists(FAULTS, max_size=3),
         killed=WRITES,
         max_parallel=PARALLEL,
+        at_most=AT_MOST,
     )
     def run_at_once(
-        self, prune: bool, replace: bool, faults: list[Any], killed: tuple[int, bool] | None, max_parallel: int = 1
+        self,
+        prune: bool,
+        replace: bool,
+        faults: list[Any],
+        killed: tuple[int, bool] | None,
+        max_parallel: int = 1,
+        at_most: int | None = None,
     ) -> None:
         """Approve a plan, and apply it before anything else happens."""
-        self.approve_a_plan(prune=prune, replace=replace, max_parallel=max_parallel)
+        self.approve_a_plan(prune=prune, replace=replace, max_parallel=max_parallel, at_most=at_most)
         self.apply_it(faults=faults, killed=killed, cleared=False)
 
     @precondition(lambda self: self.task is not None)
@@ -291,6 +302,16 @@ KEPT: dict[str, list[tuple[str, dict[str, Any]]]] = {
         ("complete_it", {"faults": [NOT_DELETED], "killed": None}),
         ("complete_it", {"faults": [], "killed": None}),
         ("complete_it", {"faults": [], "killed": None}),
+    ],
+    "a part is killed, and the rest is applied in parts": [
+        ("change_a_row", {"number": 2, "label": "A"}),
+        ("change_a_row", {"number": 3, "label": "B"}),
+        ("run_at_once", ONCE | {"at_most": 2, "killed": (3, False)}),
+        ("apply_it", AGAIN),
+        ("run_at_once", ONCE | {"at_most": 1, "faults": [LOST]}),
+        ("reorder_the_file", {}),
+        ("approve_a_plan", {"prune": True, "replace": True, "at_most": 1}),
+        ("apply_it", AGAIN),
     ],
     "a row goes and another one is refused": [
         ("run_at_once", ONCE),

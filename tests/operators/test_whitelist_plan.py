@@ -130,30 +130,11 @@ def test_a_plan_over_a_limit_is_shown_in_full_and_fails(sandbox: Sandbox, path: 
     assert all(address(number) in task_log.text for number in ROWS)
 
 
-def test_a_plan_that_cannot_be_shown_fails_and_says_how_to_split_it(
-    sandbox: Sandbox, tmp_path: Path, task_log: TaskLog
-) -> None:
-    # It takes six times its length to be shown harmlessly.
-    memo = "|" * 300
-    path = write_rows(tmp_path / "rows.yaml", range(1, 61), memo=memo)
-    task = PlanTask(path)
-    error = task.fails()
-    assert isinstance(error, CustodyRequestError)
-    assert error.code == "plan-over-limits"
-    assert "it has 60 operations, too many for one approval (about 31 fit); change fewer rows" in str(error)
-    result = task.ti.pushed["return_value"]
-    assert "This plan cannot be approved: it has 60 operations" in result["report"]
-    assert result["plan_hash"] not in result["report"]
-    assert all(address(number) in task_log.text for number in range(1, 61))
-    # A plan without an approval may have any size.
-    assert PlanTask(path, max_creates=None).run() == result
-    assert "This plan can only be applied without an approval: it has 60 operations" in task_log.text
-
-
 @pytest.mark.parametrize(
     ("operator", "given"),
     [
         *((CustodyPlanWhitelistOperator, {"path": "list.yaml", "max_creates": wrong}) for wrong in (-1, True)),
+        *((CustodyPlanWhitelistOperator, {"path": "list.yaml", "at_most": wrong}) for wrong in (0, True, "5")),
         *(
             (CustodyApplyWhitelistPlanOperator, {"plan": {}, "plan_hash": "0", "max_parallel": wrong})
             for wrong in (0, 33)
@@ -231,6 +212,7 @@ def test_an_edited_plan_gains_nothing(sandbox: Sandbox, path: str, tmp_path: Pat
         "ignore": [],
         "check_address": True,
         "omit_if_none": [],
+        "at_most": None,
     }
     apply = ApplyTask(approved, RowsStore())
     other = write_rows(tmp_path / "other.yaml", [99])

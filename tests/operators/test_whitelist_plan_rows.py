@@ -29,7 +29,7 @@ def plan_and_apply(dag: DAG, after: Any = (), **arguments: Any) -> Run:
     with dag:
         planned = CustodyPlanWhitelistOperator(task_id="plan", **arguments)
         planned.set_upstream(after)
-        plan_hash: Any = planned.output["plan_hash"]  # type: ignore[index]
+        plan_hash: Any = planned.output["plan_hash"]
         rows = {"rows": arguments["rows"]} if "rows" in arguments else {}
         made: Any = planned.output
         CustodyApplyWhitelistPlanOperator(task_id="apply", plan=made, plan_hash=plan_hash, lookup_wait=0.2, **rows)

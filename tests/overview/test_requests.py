@@ -124,6 +124,10 @@ def test_state_and_trust_are_the_same_in_the_listing_and_for_one_request(
         row = shown.row
         assert row.id == number
         assert row.state == state
+        if trust == "unverified":
+            assert row.judged == "unverified"
+        else:
+            assert row.judged == ("unreadable" if problem is BAD_HASH else state)
         assert row.trust == trust
         assert problem in row.problem
         assert bool(problem) == bool(row.problem)

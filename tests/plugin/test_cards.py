@@ -46,6 +46,7 @@ GOOD = Overview(
 UNHEALTHY = Section(HealthVerdict(NOW, 9, 1, problems=[Problem("it has no status", HealthCheck({}, "hsm"))]))
 UNREAD: Section[Any] = Section(problem="refused")
 NOT_OFFERED: Section[Any] = Section(problem="no such path", not_offered=True)
+WAITING = Section(Requests(RequestsView((), 60, oldest_at=NOW - timedelta(hours=5)), NONE, NONE))
 #: The user of the connection may not see the section.
 FORBIDDEN: Section[Any] = Section(problem="a role is missing", role_missing=True)
 ENABLED_WEBHOOK = Section((WebhookRow("w1", "t", "u", "enabled"),))
@@ -101,6 +102,12 @@ def in_effect(**fields: Any) -> Section[Requests]:
             "Whitelisting request 1 (pending approval): not verified",
             id="unverified-request",
         ),
+        pytest.param(
+            {"requests": WAITING},
+            "waiting",
+            "60 whitelisting requests are pending approval, the oldest for 5 h",
+            id="waiting",
+        ),
     ],
 )
 def test_the_worst_finding_is_the_verdict(changes: dict[str, Any], level: str, text: str) -> None:
@@ -114,9 +121,10 @@ def test_cards_and_their_findings_are_sorted_by_level() -> None:
         a=Reading(GOOD, service="https://a.example.com"),
         b=Reading(service="https://b.example.com", is_awaited=True),
         c=Reading(replace(GOOD, webhooks=UNREAD), service="https://c.example.com"),
+        e=Reading(replace(GOOD, requests=WAITING), service="https://e.example.com"),
         d=Reading(replace(GOOD, webhooks=UNREAD, health=UNHEALTHY), service="https://d.example.com"),
     )
-    assert [card.word for card in cards] == ["Trouble", "No response", "Attention", "Healthy"]
+    assert [card.word for card in cards] == ["Trouble", "No response", "Attention", "Waiting", "Healthy"]
     assert [finding.level for finding in cards[0].findings] == ["bad", "warning"]
 
 
@@ -124,14 +132,14 @@ class TestAServiceThatWasNotReadJustNow:
     def test_no_response_yet(self) -> None:
         card = card_of(Reading(service=URL, is_awaited=True))
         assert card.level == "unknown"
-        assert texts(card) == ["The service has not responded yet. This page loads itself again."]
+        assert texts(card) == ["The service has not responded yet."]
         assert card.is_awaited
 
     def test_an_old_reading(self) -> None:
         card = card_of(Reading(GOOD, service=URL, read_at=BEFORE, is_awaited=True))
         assert card.level == "unknown"
         assert texts(card) == ["The service has not responded yet. This data is 5 min old.", HEALTHY]
-        assert not card.is_awaited
+        assert card.is_awaited
         # No tile is green, either.
         assert {card.level_of(part) for part in ("health", "pending", "recent", "webhooks", "journal")} == {None}
 
@@ -140,11 +148,13 @@ class TestAServiceThatWasNotReadJustNow:
         card = card_of(Reading(GOOD, service=URL, read_at=read_at, is_awaited=True))
         assert card.level == "good"
         assert texts(card) == [HEALTHY]
+        assert not card.is_awaited
 
     def test_a_failed_read(self) -> None:
         card = card_of(Reading(GOOD, service=URL, problem="No connection.", read_at=BEFORE))
         assert card.level == "bad"
         assert texts(card) == ["No connection. This data is 5 min old.", HEALTHY]
+        assert not card.is_awaited
 
 
 @pytest.mark.parametrize(
@@ -153,6 +163,7 @@ class TestAServiceThatWasNotReadJustNow:
         pytest.param("health", {}, "good", id="healthy"),
         pytest.param("health", {"health": UNHEALTHY}, "bad", id="unhealthy"),
         pytest.param("pending", {"requests": pending(trust="unsigned")}, None, id="pending-is-never-green"),
+        pytest.param("pending", {"requests": WAITING}, "waiting", id="pending-for-long"),
         pytest.param("recent", {"requests": in_effect(trust="verified")}, "good", id="verified"),
         pytest.param("recent", {"requests": in_effect(trust="not checked")}, None, id="no-pinned-keys"),
         pytest.param("webhooks", {"webhooks": ENABLED_WEBHOOK}, "good", id="webhook"),
@@ -210,6 +221,12 @@ def test_a_problem_is_reported_whichever_user_sees_it() -> None:
     assert card.findings[0].conn_id == "second"
     assert card.findings[0].level == "bad"
     assert card.findings[0].request_ids == ("7",)
+
+
+def test_how_long_requests_have_been_pending_is_reported_once() -> None:
+    later = replace(read_by(requests=WAITING), value=replace(GOOD, read_at=NOW + timedelta(hours=2), requests=WAITING))
+    (card,) = cards_of(first=read_by(pinned=True, requests=WAITING), second=later)
+    assert [each.conn_id for each in card.findings if each.kind == "waiting"] == ["first"]
 
 
 UNREADABLE: Reading[Overview] = Reading(problem="x", service=URL)

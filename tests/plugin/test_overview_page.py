@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import timedelta
 from html import unescape
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.skipif(AIRFLOW < (3, 3), reason="this Airflow has no pa
 HOSTILE = "<script>alert(1)</script><b>\u202egnp\u200b'\"&"
 SECURITY_HEADERS = {
     "content-security-policy": "default-src 'none'; style-src 'self'; img-src 'self'; frame-ancestors 'self'; "
-    "base-uri 'none'; form-action 'none'",
+    "base-uri 'none'; form-action 'self'",
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
 }
@@ -110,7 +111,7 @@ def test_text_from_outside_is_neither_markup_nor_a_link_nor_invisible(
     page = pages.get(path)
     assert "State unknown These requests are not pending" in text_of(page)
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page.text
-    assert not {*re.findall(r"<([a-z0-9]+)", page.text)} & {"script", "style", "iframe", "img", "form", "object"}
+    assert not {*re.findall(r"<([a-z0-9]+)", page.text)} & {"script", "style", "iframe", "img", "object"}
     assert not re.findall(r"<[^>]*\s(?:style|on[a-z]+)=", page.text)
     assert not re.findall(r'href="(?!/)', page.text)
     assert "U+202E" in page.text
@@ -131,6 +132,34 @@ def test_before_the_first_reading_a_page_says_so_and_loads_itself_again(
     assert "The service has not responded yet." in page.text
     assert HEALTHY not in page.text
     assert page.headers["refresh"] == "3"
+    # Users who read with a screen reader or a magnifier can stop it.
+    (stop,) = re.findall(r'href="([^"]*)">Stop</a>', page.text)
+    page = pages.get(stop)
+    assert "The service has not responded yet." in page.text
+    assert "refresh" not in page.headers
+    assert "Stop" not in text_of(page)
+    assert "stay" not in page.text
+
+
+def test_old_data_is_replaced_without_a_click(
+    pages: Pages, connection: str, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "refresh" not in pages.get("/custody/").headers
+    monkeypatch.setattr("airflow_custody.plugin.readings.WAIT", 0.0)
+    monkeypatch.setattr("airflow_custody.plugin.readings.LIFETIME", 0.0)
+    monkeypatch.setattr("airflow_custody.plugin.readings.OLD_AFTER", timedelta(0))
+    sandbox.control.add_fault(delay=3600, times=None)
+    page = pages.get("/custody/")
+    assert "No response" in text_of(page)
+    assert page.headers["refresh"] == "3"
+
+
+def test_nothing_pending_is_a_zero(pages: Pages, connection: str, sandbox: Sandbox) -> None:
+    text = text_of(pages.get("/custody/"))
+    assert "WhitelistedAddressApprover, Admin 0 " in text
+    sandbox.control.add_fault("status", status=500, path="/statistics", times=None)
+    pages.renew()
+    assert "WhitelistedAddressApprover, Admin unknown " in text_of(pages.get("/custody/"))
 
 
 FOREIGN = "foreign-word"

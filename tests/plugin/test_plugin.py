@@ -50,19 +50,19 @@ def test_the_page_that_it_declares() -> None:
 
 SHOW = """
 import json, types
-from airflow_custody.plugin.links import CustodyRequestLink
+from airflow_custody.plugin.links import CustodyPageLink, CustodyRequestLink
 from airflow_custody.plugin.plugin import CustodyPlugin
 
 task = types.SimpleNamespace(custody_conn_id="custody_default", linked_request_ids=lambda: ["3711"])
-link = CustodyRequestLink().get_link(task, ti_key=None)
-print(json.dumps({"apps": len(CustodyPlugin.fastapi_apps), "views": len(CustodyPlugin.external_views), "link": link}))
+links = [each().get_link(task, ti_key=None) for each in (CustodyPageLink, CustodyRequestLink)]
+print(json.dumps({"apps": len(CustodyPlugin.fastapi_apps), "views": len(CustodyPlugin.external_views), "links": links}))
 """
 
 
 def test_the_page_can_be_switched_off() -> None:
     environment = {**os.environ, "AIRFLOW__CUSTODY__PAGE": "False"}
     done = subprocess.run([sys.executable, "-c", SHOW], capture_output=True, text=True, check=True, env=environment)
-    assert json.loads(done.stdout.splitlines()[-1]) == {"apps": 0, "views": 0, "link": ""}
+    assert json.loads(done.stdout.splitlines()[-1]) == {"apps": 0, "views": 0, "links": ["", ""]}
 
 
 def test_the_app_is_created_once_and_outside_of_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,8 @@ if AIRFLOW < (3, 1):
     pytest.skip("this Airflow has no pages of plugins", allow_module_level=True)
 
 from airflow_custody.client.text import has_unprintable
-from airflow_custody.plugin.rendering import duration, visible, when
+from airflow_custody.client.timestamps import describe_duration
+from airflow_custody.plugin.rendering import visible, when
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
 HIDDEN = re.compile(r'<span class="hidden" title="invisible character">(U\+[0-9A-F]{4,6})</span>')
@@ -24,6 +25,7 @@ HIDDEN = re.compile(r'<span class="hidden" title="invisible character">(U\+[0-9A
 def read_back(markup: str) -> str:
     """Return the text that markup shows, with numbers turned back into characters."""
     inner = markup.removeprefix('<bdi class="text">').removesuffix("</bdi>")
+    inner = re.sub(r'<span class="whole">([^<>]*)</span>', r"\1", inner)
     assert not set(HIDDEN.sub("", inner)) & set("<>\"'")
     text = ""
     for position, part in enumerate(HIDDEN.split(inner)):
@@ -50,6 +52,8 @@ def test_no_character_of_a_text_is_markup_or_invisible(text: str) -> None:
         pytest.param("7919 ", "7919[U+0020]", id="blank-at-the-end"),
         pytest.param("Treasury  cold", "Treasury  cold", id="two-blanks"),
         pytest.param("\u200b" * 12, "[U+200B]" * 10 + "\ufffd\ufffd", id="many-invisible"),
+        pytest.param("by a-b@c.example.", 'by <span class="whole">a-b@c.example</span>.', id="e-mail-address"),
+        pytest.param("a@b.example", '<span class="whole">a@b.example</span>', id="only-an-e-mail-address"),
         pytest.param("Treasury\ufe01 cold", "Treasury[U+FE01] cold", id="variation-selector"),
     ],
 )
@@ -70,22 +74,23 @@ def test_hostile_text(text: str, shown: str) -> None:
     ],
 )
 def test_durations(seconds: float, words: str) -> None:
-    assert duration(seconds) == words
+    assert describe_duration(seconds) == words
 
 
 TWO_HOURS_AGO = (NOW - timedelta(hours=2)).astimezone(timezone(timedelta(hours=9)))
 
 
-def test_a_moment_has_its_distance_from_now_and_its_time_in_utc() -> None:
-    exact = 'datetime="2026-01-02T01:04:05Z" title="2026-01-02 01:04:05 UTC"'
-    assert when(TWO_HOURS_AGO, NOW) == f'<time {exact}>2 h ago <span class="at">2026-01-02 01:04 UTC</span></time>'
+def test_a_moment_is_one_time_and_the_other_is_its_tooltip() -> None:
+    moment, exact = '<time datetime="2026-01-02T01:04:05Z" title="', "2026-01-02 01:04:05 UTC"
+    assert when(TWO_HOURS_AGO, NOW) == f'{moment}{exact}">2 h ago</time>'
+    assert when(TWO_HOURS_AGO, NOW, exact=True) == f'{moment}2 h ago">{exact}</time>'
 
 
 @pytest.mark.parametrize(
     ("moment", "words"),
     [
-        pytest.param(NOW + timedelta(days=3), ">in 3 d <", id="future"),
-        pytest.param(NOW, ">just now <", id="now"),
+        pytest.param(NOW + timedelta(days=3), ">in 3 d<", id="future"),
+        pytest.param(NOW, ">just now<", id="now"),
         pytest.param(None, ">unknown<", id="unknown"),
     ],
 )

@@ -55,33 +55,6 @@ class TestWithPinnedKeys:
 
 
 @pytest.mark.parametrize(
-    ("row", "level", "words"),
-    [
-        pytest.param({"state": "effective"}, "good", "In effect", id="effective"),
-        pytest.param(
-            {"state": "effective", "problem": "odd"}, "warning", "In effect, with a problem", id="effective-problem"
-        ),
-        pytest.param(
-            {"state": "effective", "deletion_pending": True}, "warning", "In effect, deletion pending", id="deletion"
-        ),
-        pytest.param(
-            {"state": "effective", "trust": "unverified"}, "bad", "In effect, not verified", id="effective-unverified"
-        ),
-        pytest.param({"state": "pending", "problem": "odd"}, "warning", "Pending approval", id="pending-problem"),
-        pytest.param({"state": "rejected", "problem": "odd"}, "bad", "Rejected", id="rejected-problem"),
-        pytest.param({"state": "unknown"}, "unknown", "State unknown", id="unknown"),
-    ],
-)
-def test_the_verdict_on_a_request(row: dict[str, Any], level: str, words: str) -> None:
-    from airflow_custody.overview.models import RequestRow
-    from airflow_custody.plugin import request_page
-
-    found_level, found_words = request_page._verdict(RequestRow("7", "approved", **row))
-    assert found_level == level
-    assert found_words == words
-
-
-@pytest.mark.parametrize(
     ("request_id", "words"),
     [
         pytest.param("4711", "no whitelisting request with this id", id="missing"),

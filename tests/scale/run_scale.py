@@ -1,8 +1,8 @@
 """
 Apply 5,000 rows and wait for 1,000 requests on Airflow with Celery, and count what reached the service.
 
-Four applies of different files run at once on two workers, one of which is killed on the way. Prints how long it
-took, the calls at the service, and what was lost. The exit code is 1 if anything was, or if it did not end in time.
+Ten applies of different files run on two workers, one of which is killed on the way. Prints how long it took, the calls
+at the service, and what was lost. The exit code is 1 if anything was, or if it did not end in time.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from processes import Service, kill_worker_of, read_pids, until  # noqa: E402
 from servers import CeleryCluster  # noqa: E402
 from suite import parser_of, run_in_folder  # noqa: E402
 
-FILES = 4
-ROWS = 1250
+FILES = 10
+# As many as one approval can show: a plan has no more.
+ROWS = 500
 SENSORS = 1000
 #: Seconds for everything.
 TIMEOUT = 345.0

@@ -50,6 +50,10 @@ _CUT_OFF = """
 """
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "picture: takes a picture for the docs; `make pictures` runs only these tests.")
+
+
 @pytest.fixture(scope="session")
 def find_cut_off() -> Callable[[Page], list[str]]:
     """Return a function that finds the elements which reach beyond the edge of their table or of the window."""

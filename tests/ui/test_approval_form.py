@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import expect
@@ -65,7 +66,9 @@ def form(airflow: AirflowServer) -> Iterator[dict[str, Any]]:
 def test_its_tables_fit_in_a_window_of_1280_pixels(visit: Callable[..., Visitor], form: dict[str, Any]) -> None:
     visitor = visit()
     run = form["task_instance"]["dag_run_id"]
-    visitor.page.goto(f"{visitor.url}/dags/whitelist_plan/runs/{run}/tasks/approve/required_actions")
+    # The link of a notification, in the form that the operator's form_url has.
+    form_url = f"{visitor.url}/dags/whitelist_plan/runs/{quote(run)}/tasks/approve/required_actions?try_number=1"
+    visitor.page.goto(form_url)
     tables = visitor.page.locator("table")
     # The operations, the requests that are not in the file, if there are any, and the number of rows in each state.
     expect(tables.nth(1)).to_be_visible(timeout=120_000)

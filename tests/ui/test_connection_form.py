@@ -66,6 +66,7 @@ def service(services: dict[str, Sandbox]) -> Sandbox:
     return services["custody_default"]
 
 
+@pytest.mark.picture
 def test_the_form_has_labels_placeholders_and_descriptions(visit: Visit, service: Sandbox) -> None:
     visitor = visit(viewport={"width": 1024, "height": 910})
     form = open_form(visitor.page, visitor.url, "custody_production")

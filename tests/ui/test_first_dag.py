@@ -13,7 +13,9 @@ from support.browser.page_visitor import SMALL, Visitor, settled
 Visit = Callable[..., Visitor]
 _DAG = "custody_first_dag"
 _PARAMS = {"label": "Settlement", "address": "0xD1220A0cf47c7B9Be7A2E6BA89F429762e7b9aDb", "blockchain": "ETH"}
-_TASKS = ("wait_until_healthy", "create_request", "sign_first", "sign_second", "wait_until_effective")
+_GROUP = "whitelist_address"
+_SIGN = ("sign_custody_first_signer", "sign_custody_second_signer")
+_TASKS = ("wait_until_healthy", "create", *_SIGN, "wait_until_effective")
 
 
 @pytest.fixture(scope="module")
@@ -25,9 +27,11 @@ def run(newcomer: AirflowServer) -> str:
     return f"/dags/{_DAG}/dagRuns/{run['dag_run_id']}"
 
 
+@pytest.mark.picture
 def test_the_graph_shows_each_task(newcomer: AirflowServer, run: str, visit: Visit) -> None:
     visitor = visit(server=newcomer, viewport=SMALL)
     graph = visitor.open_graph(_DAG, run.replace("dagRuns", "runs"))
+    visitor.page.get_by_label("Expand all task groups").first.click(timeout=120_000)
     for task in _TASKS:
         expect(graph.get_by_text(task, exact=True).first).to_be_visible(timeout=120_000)
     visitor.page.get_by_label("Collapse Details Panel").click()
@@ -38,8 +42,9 @@ def test_the_graph_shows_each_task(newcomer: AirflowServer, run: str, visit: Vis
     visitor.take_picture("start-run")
 
 
+@pytest.mark.picture
 def test_both_users_have_signed_the_request(newcomer: AirflowServer, run: str, visit: Visit) -> None:
-    request_id = newcomer.get(f"{run}/taskInstances/create_request/xcomEntries/return_value")["value"]
+    request_id = newcomer.get(f"{run}/taskInstances/{_GROUP}.create/xcomEntries/return_value")["value"]
     visitor = visit(server=newcomer, viewport=SMALL)
     page = settled(visitor, f"/connections/custody_default/requests/{request_id}")
     verdict = page.locator(".verdict")

@@ -66,7 +66,7 @@ class PendingApprovals:
             if number
         ]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return the attributes and ``at_least`` as plain JSON data."""
         return {**asdict(self), "at_least": list(self.at_least)}
 

@@ -66,7 +66,7 @@ class VaultdClient:
     last_ping: datetime | None = None
 
     @classmethod
-    def from_wire(cls, row: Mapping[str, Any]) -> VaultdClient:
+    def from_wire(cls, row: Mapping[str, object]) -> VaultdClient:
         """
         Return the connection in a row of a report.
 

@@ -70,7 +70,7 @@ class VerificationPins:
         """The SHA-256 of each key's SubjectPublicKeyInfo, in hex, in the order given."""
         return tuple(key.fingerprint for key in self.public_keys)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """
         Return the pins as plain JSON data, by setting.
 

@@ -46,7 +46,7 @@ class VerifiedRules:
         """Creation time as text; None: not given."""
         return format_unix_time(self.timestamp) if self.timestamp else None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return the rules as plain JSON data."""
         return {
             "sha256": self.sha256,
@@ -107,7 +107,7 @@ class VerifiedAddress:
         form: ``contractType``, ``linkedInternalAddresses.label``.
     """
 
-    fields: Mapping[str, Any]
+    fields: Mapping[str, object]
     legacy: bool
     hash: str
     rules: VerifiedRules
@@ -119,7 +119,7 @@ class VerifiedAddress:
         """The users whose signatures counted, each once."""
         return tuple(dict.fromkeys(user for rule in self.applied for group in rule.path for user in group.user_ids))
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return all attributes as plain JSON data."""
         found = asdict(self)
         # Convert tuples to lists.
@@ -145,4 +145,4 @@ class RequestSignatures:
     user_ids: tuple[str, ...] = ()
     paths: tuple[tuple[GroupSignatures, ...], ...] = ()
     faults: tuple[str, ...] = ()
-    fields: Mapping[str, Any] | None = field(default=None, repr=False, compare=False)
+    fields: Mapping[str, object] | None = field(default=None, repr=False, compare=False)

@@ -62,7 +62,7 @@ class Verifier:
         are verified like any rules. Default None: a request without rules is refused if it has signatures.
     """
 
-    def __init__(self, pins: VerificationPins, *, rules_in_force: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, pins: VerificationPins, *, rules_in_force: Mapping[str, object] | None = None) -> None:
         self.pins = pins
         #: The rules in force; None: they are unknown or unusable.
         self.rules_in_force = rules_in_force
@@ -72,7 +72,7 @@ class Verifier:
         # Errors are not cached, so failing envelopes do not push valid rules out of the cache.
         self._signed_rules = lru_cache(MAX_CONTAINERS)(partial(verify_rules, pins, self._verifies))
 
-    def verify(self, envelope: Mapping[str, Any]) -> VerifiedAddress:
+    def verify(self, envelope: Mapping[str, object]) -> VerifiedAddress:
         """
         Verify an envelope, and return the proved address.
 
@@ -93,7 +93,7 @@ class Verifier:
                 counts.append(count)
             raise self._too_few(text, received, counts, rules, signatures)
 
-    def verify_signatures(self, envelope: Mapping[str, Any]) -> RequestSignatures:
+    def verify_signatures(self, envelope: Mapping[str, object]) -> RequestSignatures:
         """
         Return the valid signatures of a request, pending or not.
 
@@ -110,7 +110,7 @@ class Verifier:
                     raise RefusalError(f"its signature {number} of {len(found.faults)} is not valid: {fault}")
         return found
 
-    def examine(self, envelope: Mapping[str, Any]) -> RequestSignatures:
+    def examine(self, envelope: Mapping[str, object]) -> RequestSignatures:
         """
         Return the signatures of a request, valid or not.
 
@@ -142,7 +142,7 @@ class Verifier:
             faults = tuple(fault for _, fault in checked)
             return RequestSignatures(received.hash, signed.rules, (*users.values(),), paths, faults, received.fields)
 
-    def users_of(self, envelope: Mapping[str, Any]) -> Mapping[str, PublicKey | None]:
+    def users_of(self, envelope: Mapping[str, object]) -> Mapping[str, PublicKey | None]:
         """
         Return the users in a request's rules, with their keys.
 
@@ -154,7 +154,7 @@ class Verifier:
         with _name_subject(envelope):
             return self._rules_of(envelope).container.users
 
-    def verify_rules(self, rules: Mapping[str, Any]) -> VerifiedRules:
+    def verify_rules(self, rules: Mapping[str, object]) -> VerifiedRules:
         """
         Verify rules from ``GET /rules``.
 
@@ -164,7 +164,7 @@ class Verifier:
         with _name_subject(None, "the service's rules are"):
             return self._signed_rules(*listed_rules(rules)).rules
 
-    def needs_rules_in_force(self, envelope: Mapping[str, Any]) -> bool:
+    def needs_rules_in_force(self, envelope: Mapping[str, object]) -> bool:
         """
         Tell whether a pending request needs the rules in force.
 
@@ -280,7 +280,7 @@ class Verifier:
         return RefusalError(f"it has too few valid signatures: {missing}", advice)
 
 
-def verify_envelope(envelope: Mapping[str, Any], pins: VerificationPins) -> VerifiedAddress:
+def verify_envelope(envelope: Mapping[str, object], pins: VerificationPins) -> VerifiedAddress:
     """
     Verify one envelope, and return the proved address.
 
@@ -308,7 +308,7 @@ def _name_subject(envelope: object, subject: str = "") -> Iterator[None]:
 # --- what an envelope contains -----------------------------------------------------------------------------
 
 
-def shows_rules(envelope: Mapping[str, Any]) -> bool:
+def shows_rules(envelope: Mapping[str, object]) -> bool:
     """
     Tell whether an envelope carries rules, usable or not.
 

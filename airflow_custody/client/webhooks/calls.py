@@ -56,7 +56,7 @@ class CallCursor:
         at = min(max([self.at, *(created for _, created in seen)]), now)
         return CallCursor(at, frozenset(each for each in seen if each[1] >= at - OVERLAP))
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return the cursor as plain JSON data."""
         seen = {call_id: created.isoformat() for call_id, created in sorted(self.seen, key=lambda each: each[::-1])}
         return {"version": _VERSION, "at": self.at.isoformat(), "seen": seen}

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from airflow_custody.client.arguments import check_seconds, check_time, describe
 from airflow_custody.client.errors import CustodyConfigurationError, CustodyRequestError
@@ -32,7 +31,7 @@ class Delivery:
     id: str
     type: str | None
     created_at: datetime | None
-    data: Mapping[str, Any]
+    data: Mapping[str, object]
 
 
 def verify_delivery(

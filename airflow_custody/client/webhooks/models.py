@@ -75,7 +75,7 @@ class WebhookEvent:
 
     type: str | None = None
     created_at: datetime | None = None
-    data: Mapping[str, Any] = field(default_factory=dict)
+    data: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class WebhookCall:
     updated_at: datetime | None = None
 
     @classmethod
-    def from_wire(cls, call_id: str, row: Mapping[str, Any]) -> WebhookCall:
+    def from_wire(cls, call_id: str, row: Mapping[str, object]) -> WebhookCall:
         """
         Return the call in a row of the listing.
 
@@ -129,7 +129,7 @@ class WebhookCall:
         )
 
     @property
-    def payload(self) -> Any:
+    def payload(self) -> object:
         """
         The payload; None if there is none.
 
@@ -157,11 +157,11 @@ class WebhookCall:
         return self.event.created_at
 
     @property
-    def data(self) -> Mapping[str, Any]:
+    def data(self) -> Mapping[str, object]:
         """What the event is about, with ids as text, such as ``{"requestId": "123", "status": "APPROVED"}``."""
         return self.event.data
 
-    def to_json(self, *, with_payload: bool = True) -> dict[str, Any]:
+    def to_json(self, *, with_payload: bool = True) -> dict[str, object]:
         """
         Return the call as plain JSON data.
 
@@ -185,7 +185,7 @@ class WebhookCall:
         }
 
 
-def has_status(webhook: Mapping[str, Any], status: str) -> bool:
+def has_status(webhook: Mapping[str, object], status: str) -> bool:
     """
     Tell whether a webhook has a status.
 
@@ -195,7 +195,7 @@ def has_status(webhook: Mapping[str, Any], status: str) -> bool:
     return ascii_lower(str(webhook.get("status") or "")) == ascii_lower(status)
 
 
-def status_of(webhook: Mapping[str, Any], now: datetime | None = None) -> str:
+def status_of(webhook: Mapping[str, object], now: datetime | None = None) -> str:
     """
     Return a webhook's status as text.
 
@@ -213,7 +213,7 @@ def status_of(webhook: Mapping[str, Any], now: datetime | None = None) -> str:
     return str(webhook.get("status") or "not given")
 
 
-def cooling_until(webhook: Mapping[str, Any], now: datetime | None = None) -> str:
+def cooling_until(webhook: Mapping[str, object], now: datetime | None = None) -> str:
     """
     Return the end of a webhook's cool-down, as text.
 

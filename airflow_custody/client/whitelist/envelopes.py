@@ -183,7 +183,7 @@ class WhitelistEnvelope:
             return frozenset()
         return user_ids(first[0].get("userId"), first[0].get("externalUserId"))
 
-    def read_payload(self) -> dict[str, Any]:
+    def read_payload(self) -> dict[str, object]:
         """
         Return the requested content, in the same way as :meth:`payload`.
 
@@ -196,7 +196,7 @@ class WhitelistEnvelope:
         except RefusalError as error:
             raise RefusalError(f"its payload {error}") from None
 
-    def payload(self) -> dict[str, Any]:
+    def payload(self) -> dict[str, object]:
         """
         Return the requested content, verified against its hash.
 

@@ -184,7 +184,7 @@ class WhitelistRequest(BaseModel):
         """The chain, from ``blockchain`` or ``currency``."""
         return self.blockchain or self.currency or ""
 
-    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+    def model_copy(self, *, update: Mapping[str, object] | None = None, deep: bool = False) -> Self:
         """
         Return a copy, as pydantic does.
 
@@ -196,7 +196,7 @@ class WhitelistRequest(BaseModel):
         copied.__dict__.pop("chain", None)
         return copied
 
-    def to_wire(self) -> dict[str, Any]:
+    def to_wire(self) -> dict[str, object]:
         """Return the JSON body: the fields that are set, by their names on the wire."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
@@ -218,7 +218,7 @@ class FileRow:
     where: str
 
 
-def request_from_fields(fields: Mapping[str, Any]) -> tuple[WhitelistRequest | None, list[FieldFault]]:
+def request_from_fields(fields: Mapping[str, object]) -> tuple[WhitelistRequest | None, list[FieldFault]]:
     """
     Build a request, or find all faults of its fields.
 

@@ -309,8 +309,7 @@ def verified_facts(verified: VerifiedAddress) -> dict[str, Any]:
     for name, key in PAYLOAD_KEYS.items():
         value = verified.fields.get(name)
         if value not in (None, "", []):
-            is_list = isinstance(value, list)
-            fields[key.field or name] = [str(link["id"]) for link in value] if is_list else value
+            fields[key.field or name] = [str(link["id"]) for link in value] if isinstance(value, list) else value
     timestamp = verified.rules.timestamp
     date = (format_unix_time(timestamp) or str(timestamp)) if timestamp else ""
     return {"fields": fields, "signed_by": list(verified.user_ids), "rules_date": date}

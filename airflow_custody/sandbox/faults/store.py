@@ -105,7 +105,7 @@ class FaultStore:
     def __init__(self) -> None:
         self._faults: list[Fault] = []
 
-    def add_fault(self, /, kind: str = "normal", **options: Any) -> None:
+    def add_fault(self, /, kind: str = "normal", **options: object) -> None:
         """
         Add a fault, to inject into the next calls.
 

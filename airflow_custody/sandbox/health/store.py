@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 import uuid
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from airflow_custody.sandbox.errors import invalid, not_found
@@ -42,7 +43,7 @@ class HealthStore:
 
         return _RELATIVE_DATE.sub(date, self._texts[tenant_id]).encode()
 
-    def set_health(self, entries: list[dict[str, Any]]) -> None:
+    def set_health(self, entries: Sequence[Mapping[str, object]]) -> None:
         """
         Set the health entries.
 
@@ -54,7 +55,7 @@ class HealthStore:
         """
         self._save(entries, None)
 
-    def set_health_response(self, response: Any) -> None:
+    def set_health_response(self, response: object) -> None:
         """
         Set the whole response of the health listing.
 
@@ -63,7 +64,7 @@ class HealthStore:
         self._save(self._entries, response)
 
     def update_health(
-        self, /, group: str | None = None, component: str | None = None, check: str | None = None, **fields: Any
+        self, /, group: str | None = None, component: str | None = None, check: str | None = None, **fields: object
     ) -> int:
         """
         Change fields of all matching health entries, and return their number.
@@ -100,7 +101,7 @@ class HealthStore:
                 groups.setdefault(entry["group"], {"healthChecks": []})["healthChecks"].append(entry)
         return {"groups": groups} if groups else {}
 
-    def _save(self, entries: list[Entry], response: Any) -> None:
+    def _save(self, entries: Sequence[Mapping[str, object]], response: object) -> None:
         if not all(isinstance(entry.get("group"), str) for entry in entries):
             raise invalid(
                 "every entry must have a `group` of type text; for any other response, use set_health_response"
@@ -118,8 +119,8 @@ def health_entry(
     tenant_id: str = "1",
     duration: str = "12.3ms",
     results: dict[str, str] | None = None,
-    report: dict[str, Any] | None = None,
-    **fields: Any,
+    report: Mapping[str, object] | None = None,
+    **fields: object,
 ) -> dict[str, Any]:
     """
     Return a complete, healthy and fresh health entry.

@@ -65,7 +65,7 @@ class RuleStore:
         self._users = users
         state.create_tables(_TABLES)
 
-    def set_approvers(self, parallel: list[dict[str, Any]] | None) -> None:
+    def set_approvers(self, parallel: Sequence[Mapping[str, object]] | None) -> None:
         """
         Set the rule: the required signers of future whitelisting requests.
 

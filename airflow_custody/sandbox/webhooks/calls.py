@@ -6,7 +6,7 @@ import json
 import re
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from pydantic import Field
@@ -59,7 +59,7 @@ class CallStore:
     def _settings(self) -> CallSettings:
         return self._state.settings.calls
 
-    def add_webhook_call(self, /, tenant_id: str = "1", **call: Any) -> None:
+    def add_webhook_call(self, /, tenant_id: str = "1", **call: object) -> None:
         """
         Add a call to a webhook, with any fields.
 
@@ -69,7 +69,7 @@ class CallStore:
         self._insert(tenant_id, [call])
 
     def add_webhook_calls(
-        self, /, number: int, *, age: float = 0.0, spacing: float = 0.001, tenant_id: str = "1", **fields: Any
+        self, /, number: int, *, age: float = 0.0, spacing: float = 0.001, tenant_id: str = "1", **fields: object
     ) -> list[str]:
         """
         Add many calls to webhooks at once, and return their ids.
@@ -92,7 +92,7 @@ class CallStore:
     def send_event(
         self,
         webhook_type: str,
-        data: dict[str, Any] | None = None,
+        data: Mapping[str, object] | None = None,
         *,
         age: float = 0.0,
     ) -> list[dict[str, Any]]:

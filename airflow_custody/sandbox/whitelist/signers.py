@@ -7,7 +7,6 @@ import json
 import sqlite3
 from collections import Counter
 from collections.abc import Container, Mapping, Sequence
-from typing import Any
 
 from airflow_custody.sandbox.errors import ServiceError, invalid
 from airflow_custody.sandbox.rules.keys import create_private_key, public_key_of, sign
@@ -81,7 +80,7 @@ class SignerStore:
 
     def add_whitelist_requests(
         self,
-        requests: Sequence[Mapping[str, Any]],
+        requests: Sequence[Mapping[str, object]],
         *,
         status: str = EFFECTIVE,
         tenant_id: str = "1",

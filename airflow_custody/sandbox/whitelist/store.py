@@ -316,7 +316,7 @@ class WhitelistStore:
         """
         self._update(request_id, created_at=timestamp(-seconds))
 
-    def change_whitelist_request(self, /, request_id: str, **fields: Any) -> None:
+    def change_whitelist_request(self, /, request_id: str, **fields: object) -> None:
         """
         Change fields of a whitelisting request, and so its payload and hash.
 
@@ -326,7 +326,7 @@ class WhitelistStore:
         changed = {**json.loads(self._any_row(request_id)["fields"]), **fields}
         self._update(request_id, fields=json.dumps(changed), label=changed["label"], address=changed["address"])
 
-    def set_whitelist_metadata(self, /, request_id: str, **metadata: Any) -> None:
+    def set_whitelist_metadata(self, /, request_id: str, **metadata: object) -> None:
         """
         Replace fields in the returned metadata of a whitelisting request.
 
@@ -336,7 +336,7 @@ class WhitelistStore:
         """
         self._state.save(f"metadata {_parse_id(request_id)}", metadata)
 
-    def set_whitelist_envelope(self, /, request_id: str, **fields: Any) -> None:
+    def set_whitelist_envelope(self, /, request_id: str, **fields: object) -> None:
         """
         Replace fields in the returned envelope of a whitelisting request.
 
@@ -351,7 +351,7 @@ class WhitelistStore:
             raise not_found(f"whitelisted address {request_id}")
         return found[0]
 
-    def _update(self, request_id: str, **columns: Any) -> int:
+    def _update(self, request_id: str, **columns: object) -> int:
         """Change columns of a request, and return its id."""
         number: int = self._any_row(request_id)["id"]
         changes = ", ".join(f"{name} = ?" for name in columns)

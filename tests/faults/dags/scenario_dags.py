@@ -1,5 +1,5 @@
 """
-One DAG for each scenario: a request is created, or a file is planned and applied.
+One DAG for each scenario: a request is created, or a task group plans and applies a file.
 
 What is disrupted is disrupted at the moment that the scenario names, or says which process the runner has to kill.
 """
@@ -19,9 +19,8 @@ from processes import kill, kill_worker_of, until, write_pids
 from scenarios import ADDRESS, SCENARIOS, WORKER_SCENARIOS, Scenario
 
 from airflow_custody.operators.whitelist import CustodyCreateWhitelistRequestOperator
-from airflow_custody.operators.whitelist_plan import CustodyApplyWhitelistPlanOperator, CustodyPlanWhitelistOperator
-from airflow_custody.operators.whitelist_plan_completion import CustodyCompleteWhitelistPlanOperator
 from airflow_custody.sandbox import SandboxControl
+from airflow_custody.task_groups.whitelist import CustodyWhitelistFileTaskGroup
 
 FOLDER = Path(os.environ["FAULTS_FOLDER"])
 ALL_SCENARIOS = [*SCENARIOS, *WORKER_SCENARIOS]
@@ -89,20 +88,9 @@ class DisruptedCreateOperator(CustodyCreateWhitelistRequestOperator):
         return super().execute(context)
 
 
-class KilledApplyOperator(CustodyApplyWhitelistPlanOperator):
-    """The apply operator, which tells the runner its process."""
-
-    def execute(self, context: Any) -> Any:
-        write_pids(FOLDER / f"{self.dag_id}.pid")
-        return super().execute(context)
-
-
-class KilledCompleteOperator(CustodyCompleteWhitelistPlanOperator):
-    """The operator that completes a plan, which tells the runner its process."""
-
-    def execute(self, context: Any) -> Any:
-        write_pids(FOLDER / f"{self.dag_id}.pid")
-        return super().execute(context)
+def tell_process(context: Any) -> None:
+    """Tell the runner the process of a task that is about to be executed."""
+    write_pids(FOLDER / f"{context['ti'].dag_id}.pid")
 
 
 def add_create(scenario: Scenario) -> None:
@@ -126,37 +114,28 @@ def add_create(scenario: Scenario) -> None:
 
 
 def add_apply(scenario: Scenario) -> None:
-    """Add tasks that plan and apply a file, and complete the plan if it renames."""
-    plan = CustodyPlanWhitelistOperator(
-        task_id="plan",
-        path=str(FOLDER / f"{scenario.name}.csv"),
-        custody_conn_id=scenario.name,
-        replace=scenario.renames,
-        # Its rows are more than a plan may create by default.
-        max_creates=None,
-        **RETRY_SOON,
-    )
-    plan_hash = plan.output["plan_hash"]  # type: ignore[index]
+    """Add a task group that plans and applies a file: a task of it is killed, the completing one if it renames."""
     retry_often: dict[str, Any] = {"retries": 100, "retry_delay": timedelta(seconds=0.1)}
-    apply = (CustodyApplyWhitelistPlanOperator if scenario.renames else KilledApplyOperator)(
-        task_id="apply",
-        plan=plan.output,
-        plan_hash=plan_hash,
+    killed = {**retry_often, "pre_execute": tell_process}
+    # Only the renamed rows are signed.
+    wait = {"timeout": 600} if scenario.renames else {"timeout": 1, "soft_fail": True}
+    CustodyWhitelistFileTaskGroup(
+        prefix_group_id=False,
+        path=str(FOLDER / f"{scenario.name}.csv"),
+        signers={},
+        approve=False,
+        replace=scenario.renames,
+        check_health=False,
         custody_conn_id=scenario.name,
-        # So short that the scenario ends soon.
-        lookup_wait=2.5,
-        **retry_often,
-        **scenario.operator,
+        task_arguments={
+            # The rows are more than a plan may create by default.
+            "plan": {"max_creates": None, **RETRY_SOON},
+            # The wait is so short that the scenario ends soon.
+            "apply": {"lookup_wait": 2.5, **(retry_often if scenario.renames else killed), **scenario.operator},
+            "wait_until_effective": {"deferrable": False, "poke_interval": 1, **wait},
+            "complete": killed,
+        },
     )
-    plan >> apply
-    if scenario.renames:
-        KilledCompleteOperator(
-            task_id="complete",
-            custody_conn_id=scenario.name,
-            applied=apply.output,
-            plan_hash=plan_hash,
-            **retry_often,
-        )
 
 
 for scenario in ALL_SCENARIOS:

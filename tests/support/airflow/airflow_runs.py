@@ -44,6 +44,12 @@ class Run:
         instance = self._instances[task_id, map_index]
         return instance.xcom_pull(task_ids=task_id, map_indexes=None if map_index < 0 else map_index, key=key)
 
+    def rendered(self, task_id: str, map_index: int = -1) -> dict[str, Any]:
+        """Return the rendered values of a task's templated fields, as Airflow stored them for its UI."""
+        from airflow.models.renderedtifields import RenderedTaskInstanceFields
+
+        return RenderedTaskInstanceFields.get_templated_fields(self._instances[task_id, map_index]) or {}
+
 
 def redacted(text: str) -> str:
     """Return text as Airflow would log it."""

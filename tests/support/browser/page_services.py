@@ -80,6 +80,16 @@ def unsigned(control: SandboxControl) -> None:
     control.set_whitelist_status(request_id, "APPROVED")
 
 
+def waiting(control: SandboxControl) -> None:
+    """Prepare a service with 311 pending requests, the oldest of which has been pending for four days."""
+    rows = [
+        {"blockchain": "ETH", "network": "mainnet", "label": f"Supplier {number:03}", "address": address(number)}
+        for number in range(311)
+    ]
+    oldest, *_ = control.add_whitelist_requests(rows, status="pending")
+    control.set_whitelist_age(oldest, 4 * 86_400)
+
+
 def silent(control: SandboxControl) -> None:
     """Prepare a service that does not respond."""
     control.add_fault(delay=3600, times=None)
@@ -91,6 +101,7 @@ SERVICES: dict[str, Callable[[SandboxControl], None]] = {
     "custody_treasury": troubled,
     "custody_hostile": hostile,
     "custody_unsigned": unsigned,
+    "custody_waiting": waiting,
     "custody_unresponsive": silent,
 }
 

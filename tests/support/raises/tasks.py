@@ -509,6 +509,11 @@ def make_plan_of_pending(world: World, **changes: Any) -> Any:
     return make_plan(world, 1, **{"fail_on_pending": True, **changes})
 
 
+def make_plan_of_a_long_row(world: World) -> Any:
+    wallets = [str(number) for number in range(10_000, 20_000)]
+    return make_plan(world, path=world.file(1, linked_wallet_ids=wallets))
+
+
 def make_plan_on_disabled_chain(world: World) -> Any:
     world.control.configure(currencies=["BTC"], disabled_currencies=["ETH"])
     return make_plan(world, 1)
@@ -523,6 +528,7 @@ CASES += cases(
         "``fail_on_changes``": lambda world: make_plan(world, 1, fail_on_changes=True),
         "``fail_on_pending`` finds a difference": make_plan_of_pending,
         "a chain is not enabled": make_plan_on_disabled_chain,
+        "a single operation is too long for a report": make_plan_of_a_long_row,
         "the service refuses the listing": after(failing("GET", ROWS, 403), lambda world: make_plan(world, 1)),
     },
 )
@@ -587,10 +593,11 @@ CASES += cases(
     },
 )
 if AIRFLOW >= (3, 1):
+    from airflow_custody.operators.whitelist_approval import CustodyApproveWhitelistRequestOperator
     from airflow_custody.operators.whitelist_plan_approval import CustodyApproveWhitelistPlanOperator
 
-    def approve_plan(world: World, *, question: str = "Apply it?", is_plan: bool = True, **place: int) -> Any:
-        given = {"plan_hash": "a" * 64, "report": "Plan", "question": question}
+    def approve_plan(world: World, *, report: str = "a" * 64, is_plan: bool = True, **place: int) -> Any:
+        given = {"plan_hash": "a" * 64, "report": report, "question": "Apply it?"}
         vars(world.ti).update(place)
         return world.run(CustodyApproveWhitelistPlanOperator, plan=given if is_plan else "no plan")
 
@@ -601,7 +608,21 @@ if AIRFLOW >= (3, 1):
             "in a later try": partial(approve_plan, try_number=2),
             "in a mapped task or task group": partial(approve_plan, map_index=0),
             "``plan`` is not a plan": partial(approve_plan, is_plan=False),
-            "its report does not contain every operation": partial(approve_plan, question=""),
+            "its report does not contain its hash": partial(approve_plan, report="Create 1, delete 0."),
+        },
+    )
+
+    def approve_request(world: World, *, request_id: str = "3711", **place: int) -> Any:
+        vars(world.ti).update(place)
+        return world.run(CustodyApproveWhitelistRequestOperator, request={"id": request_id, **ROW})
+
+    CASES += cases(
+        CustodyApproveWhitelistRequestOperator,
+        "AirflowFailException",
+        {
+            "in a later try": partial(approve_request, try_number=2),
+            "in a mapped task or task group": partial(approve_request, map_index=0),
+            "``request`` is not the content of a request": partial(approve_request, request_id="none"),
         },
     )
 

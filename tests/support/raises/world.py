@@ -74,8 +74,8 @@ class World:
     def webhook(self) -> str:
         return str(self.control.add_webhook()["id"])
 
-    def file(self, *numbers: int) -> str:
-        return write_rows(self.folder / "whitelist.yaml", numbers)
+    def file(self, *numbers: int, **fields: Any) -> str:
+        return write_rows(self.folder / "whitelist.yaml", numbers, **fields)
 
 
 Work = Callable[[World], Any]

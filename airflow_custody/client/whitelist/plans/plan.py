@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 RowState = Literal[
     "create",
     "replace",
+    "later",
     "pending",
     "unchanged",
     "differs",
@@ -47,6 +48,7 @@ ONLY_FIELDS = ("blockchain", "customer_id", "visibility_group_id")
 #: Version of the text that a plan's hash covers.
 _HASH_FORMAT = "custody-plan-3"
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
+_LATER: dict[Action, str] = {"create": "to be created by a later run", "delete": "to be deleted by a later run"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,8 @@ class WhitelistPlan:
     """
     The operations that make the service match a whitelist file.
 
-    :param rows: first the rows of the file, in the file's order; then the requests that the file does not have.
+    :param rows: first the rows of the file, in the file's order; then the requests that the file does not have. Only
+        the former are created, and only the latter are deleted, so all creations come before the first deletion.
     :param service: name of the service and the tenant; part of the hash. Default empty.
     :param name: the file's name. Default empty.
     :param pins: the pins that the rows were verified with; not part of the hash. Default None: nothing was verified.
@@ -207,11 +210,36 @@ class WhitelistPlan:
         """Return the rows with this action."""
         return [each for each in self.rows if each.action == action]
 
+    def first(self, number: int | None) -> WhitelistPlan:
+        """
+        Return a part of this plan: its first operations, in the order of the rows.
+
+        The rows of all other operations get the state ``later`` and no action, so the hash of the part does not cover
+        them. Because creations come first, a part deletes something only if it leaves no creation.
+
+        :param number: maximum number of operations. None: all of them.
+        """
+        if number is None or number >= len(self.operations):
+            return self
+        rows, done = [], 0
+        for row in self.rows:
+            if row.action is not None:
+                done += 1
+                if done > number:
+                    what = "to be replaced by a later run" if row.state == "replace" else _LATER[row.action]
+                    note = "; ".join(filter(None, [what, row.note]))
+                    row = replace(row, state="later", action=None, note=note)
+            rows.append(row)
+        return replace(self, rows=rows)
+
 
 @dataclass(frozen=True)
 class PlanLimits:
     """
     Limits of a plan.
+
+    They find faulty files, so they apply to the whole plan, before its first part is taken: a file that lost half of
+    its rows must not delete them in several small parts.
 
     :param max_creates: maximum number of creations. Default 100; None: no limit.
     :param max_deletes: maximum number of deletions. Default 10; None: no limit.

@@ -9,12 +9,14 @@ character reference between two code spans.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, takewhile
 from typing import TYPE_CHECKING, Any
 
-from airflow_custody.client.text import count, escape, escaped, hidden_difference
+from airflow_custody.client.errors import CustodyRequestError
+from airflow_custody.client.text import count, escape, escaped, hidden_difference, sanitize
 from airflow_custody.client.verification.trust import NOT_PINNED
 from airflow_custody.client.whitelist.hidden import warn_of_hidden
 from airflow_custody.client.whitelist.models import WhitelistRequest
@@ -23,7 +25,7 @@ from airflow_custody.client.whitelist.plans.plan import CHANGES, ROW_STATES, des
 if TYPE_CHECKING:
     from airflow_custody.client.whitelist.plans.plan import PlanRow, WhitelistPlan
 
-#: Maximum size in bytes of a report that is offered for approval. Airflow on MySQL stores up to 65,535.
+#: Maximum size in bytes of a report that is offered for approval. Airflow on MySQL stores up to 65,535 of a question.
 MAX_REPORT_BYTES = 60_000
 # Maximum number of warnings in a report.
 _MAX_WARNINGS = 10
@@ -40,6 +42,7 @@ _MEANINGS = {
     "create": "missing at the service; applying the plan creates a request",
     "replace": "in effect with other values; applying the plan creates a new request, and the old request is deleted "
     "once the new one is in effect",
+    "later": "missing, different or not in the file; left for a later run, because this plan is only a part",
     "pending": "already requested, but not in effect yet",
     "unchanged": "in effect, with the content of the file",
     "differs": "the file and the service differ, or the destination is uncertain; needs your decision",
@@ -137,8 +140,8 @@ def plan_to_text(plan: WhitelistPlan, *, all_rows: bool = False) -> str:
 
     :param plan: the plan.
     :param all_rows: whether to include unchanged rows. Default False.
-    :return: a line with the counts and a warning about hidden requests, the rows, a summary of the verification, and
-        the plan's hash.
+    :return: if this is a part of a plan, a line that says so; a line with the counts and a warning about hidden
+        requests; the rows; a summary of the verification; and the plan's hash.
     """
     rows = _ordered(plan)
     unchanged = [row for row in plan.rows if row.state == "unchanged"]
@@ -148,7 +151,7 @@ def plan_to_text(plan: WhitelistPlan, *, all_rows: bool = False) -> str:
         counts = f"nothing to create or delete{'; ' if counts else ''}{counts}"
     # The warning is part of the first line, because it is about everything that follows.
     hidden = f" {warn_of_hidden(plan.hidden)}" if plan.hidden else ""
-    head = [f"Plan: {counts}.{hidden}"]
+    head = [*filter(None, [_part_text(plan)]), f"Plan: {counts}.{hidden}"]
     if plan.only:
         head.append(f"{_ABOUT}: {_plain(describe_only(plan.only))}")
     found = [line for row in [*rows, *(unchanged if all_rows else ())] for line in _lines_of(row)]
@@ -219,38 +222,52 @@ def plan_to_markdown(plan: WhitelistPlan) -> str:
     return _report(plan, [*operations, f"Plan hash: {_code(plan.plan_hash, None)}", ""])
 
 
-def approval_report(plan: WhitelistPlan) -> tuple[str, str]:
+def part_to_approve(plan: WhitelistPlan, at_most: int | None = None) -> WhitelistPlan:
     """
-    Return a plan as Markdown for approval, or why that is impossible.
+    Return the first part of a plan, of which one approval can show every operation.
 
-    The report lists all operations. If they are too large for an approval, the report lists none of them, says so, and
-    has no hash.
-
-    :param plan: the plan.
-    :return: the report, of up to :data:`MAX_REPORT_BYTES`; and why the plan cannot be approved, empty if it can.
+    :param plan: the whole plan.
+    :param at_most: maximum number of operations. Default None: as many as fit.
+    :return: the largest part whose Markdown report has up to :data:`MAX_REPORT_BYTES`; the plan itself if it is small
+        enough.
+    :raises CustodyRequestError: if the first operation alone is too long for a report.
     """
-    report = plan_to_markdown(plan)
-    size = len(report.encode())
-    if size <= MAX_REPORT_BYTES:
-        return report, ""
-    number = len(plan.operations)
-    fault = (
-        f"it has {count(number, 'operation')}, too many for one approval (about {number * MAX_REPORT_BYTES // size} "
-        "fit); change fewer rows of the file at a time, or split the file by chain, customer or visibility group, and "
-        "plan each part with its own 'only'"
-    )
-    return _report(plan, [f"**This plan cannot be approved: {fault}.**", ""], with_others=False), fault
+    # First an upper bound, so that only as many lines are written as may fit, and not those of 10,000 operations.
+    sizes = accumulate(_size([_line(row)]) for row in plan.rows if row.action)
+    most = sum(1 for _ in takewhile(lambda size: size <= MAX_REPORT_BYTES, sizes))
+    part = plan.first(most if at_most is None else min(most, at_most))
+    if not plan.operations or (part.operations and _fits(part)):
+        return part
+    # A report grows with each operation.
+    numbers = range(1, len(part.operations) + 1)
+    number = bisect_left(numbers, True, key=lambda each: not _fits(plan.first(each)))
+    if number == 0:
+        row = next(each for each in plan.rows if each.action)
+        what = (
+            f"the creation of {row.where}" if row.where else f"the deletion of request {sanitize(row.request_id, 40)}"
+        )
+        raise CustodyRequestError(
+            f"{what} alone is too long for the report of an approval ({MAX_REPORT_BYTES:,} bytes); nothing is sent",
+            advice="Shorten the row in the file." if row.where else "Delete the request at the service.",
+            code="plan-over-limits",
+        )
+    return plan.first(number)
 
 
-def _report(plan: WhitelistPlan, operations: Sequence[str], *, with_others: bool = True) -> str:
+def _fits(plan: WhitelistPlan) -> bool:
+    return len(plan_to_markdown(plan).encode()) <= MAX_REPORT_BYTES
+
+
+def _report(plan: WhitelistPlan, operations: Sequence[str]) -> str:
     """
     Return a report.
 
     :param plan: the plan.
     :param operations: the lines about the operations, which are never shortened.
-    :param with_others: whether to list rows without an operation. Default True.
     """
+    part = _part_text(plan)
     head = [
+        *([f"**{part}**", ""] if part else []),
         *([f"**{warn_of_hidden(plan.hidden)}**", ""] if plan.hidden else []),
         f"## Whitelist plan{': ' if plan.name else ''}{_code(plan.name, _MAX_VALUE)}",
         "",
@@ -270,8 +287,7 @@ def _report(plan: WhitelistPlan, operations: Sequence[str], *, with_others: bool
         *(["| State | Rows | Meaning |", "|---|---:|---|", *states, ""] if states else []),
     ]
     room = MAX_REPORT_BYTES - _size([*head, *operations, *tail])
-    others = _others(plan, room) if with_others else []
-    return "\n".join([*head, *operations, *others, *tail])
+    return "\n".join([*head, *operations, *_others(plan, room), *tail])
 
 
 def _others(plan: WhitelistPlan, room: int) -> list[str]:
@@ -304,6 +320,12 @@ def _size(lines: Iterable[str]) -> int:
     return sum(len(line.encode()) + 1 for line in lines)
 
 
+def _part_text(plan: WhitelistPlan) -> str:
+    """Return the first line of a report about a part of a plan; empty if the plan is whole."""
+    left, number = plan.counts["later"], len(plan.operations)
+    return f"{number:,} of {number + left:,} operations; the rest follows in the next run." if left else ""
+
+
 def _sentence(plan: WhitelistPlan) -> str:
     if plan.operations:
         creates, deletes = Counter(each.state for each in plan.with_action("create")), len(plan.with_action("delete"))
@@ -320,14 +342,17 @@ def approval_question(plan: WhitelistPlan) -> str:
     """
     Return the question that asks for a plan's approval.
 
-    For example: ``Apply the whitelist plan: create 4, delete 0?``
+    For example: ``Apply the whitelist plan: create 4, delete 0?`` The question about a part also says how many
+    operations are left for the next run.
 
     :param plan: the plan.
     """
     if not plan.has_changes:
         return "Apply the whitelist plan?"
     sentence = _sentence(plan).removesuffix(".")
-    return f"Apply the whitelist plan: {sentence[0].lower()}{sentence[1:]}?{_warning(plan)}"
+    left = plan.counts["later"]
+    rest = f" {left:,} {'operation is' if left == 1 else 'operations are'} left for the next run." if left else ""
+    return f"Apply the whitelist plan: {sentence[0].lower()}{sentence[1:]}?{rest}{_warning(plan)}"
 
 
 def _warning(plan: WhitelistPlan) -> str:
@@ -340,9 +365,11 @@ def _ordered(plan: WhitelistPlan) -> list[PlanRow]:
     """
     Return all rows except unchanged ones, the most important first.
 
-    Deletions come first, then creations, then unverified rows, then all other rows.
+    Deletions come first, then creations, then unverified rows, then all other rows. Rows of a later run come last,
+    because there may be thousands of them.
     """
     order = {state: index for index, state in enumerate((*CHANGES, "pending"))}
+    order["later"] = len(order)
     actions = {"delete": 0, "create": 1, None: 2}
     rows = [row for row in plan.rows if row.action or row.state in order]
     return sorted(rows, key=lambda row: (actions[row.action], order[row.state]))

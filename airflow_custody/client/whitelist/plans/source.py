@@ -22,6 +22,8 @@ class PlanSource(BaseModel):
     :param ignore: see the same class.
     :param check_address: whether an invalid address is a fault of the file.
     :param omit_if_none: names of fields that are left out of a row if their value is None.
+    :param at_most: the number of operations of the part that was planned; None: it has all of them. The plan task has
+        decided this number, because the whole plan and its report decide how many operations fit into one approval.
     """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
@@ -33,6 +35,7 @@ class PlanSource(BaseModel):
     ignore: list[str]
     check_address: bool
     omit_if_none: list[str]
+    at_most: int | None
 
     def plan_settings(self) -> PlanSettings:
         """Check and return the settings of the plan."""

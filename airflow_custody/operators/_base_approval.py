@@ -1,0 +1,139 @@
+"""The base of the operators that request an approval in Airflow."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from airflow.providers.common.compat.sdk import AirflowOptionalProviderFeatureException
+
+from airflow_custody._base import RendersNoData
+from airflow_custody.client.errors import CustodyConflictError, CustodyRequestError
+from airflow_custody.retry_policy import failing_task
+
+try:
+    from airflow.providers.standard.operators.hitl import ApprovalOperator
+except ImportError as error:
+    raise AirflowOptionalProviderFeatureException(
+        "Approving in Airflow needs Airflow 3.1 or later with apache-airflow-providers-standard."
+    ) from error
+
+if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import BaseNotifier, Context
+    from airflow.sdk.types import RuntimeTaskInstanceProtocol
+
+_ASKED = "asked"
+
+
+class Question(NamedTuple):
+    """
+    What an approver is asked.
+
+    :param subject: the headline, unless the task has its own.
+    :param body: the details, in Markdown.
+    :param approved: the XComs of the task if this is approved, by key.
+    """
+
+    subject: str
+    body: str
+    approved: Mapping[str, Any]
+
+
+class ApprovalTask(RendersNoData, ApprovalOperator):
+    """
+    The base of the operators that request an approval.
+
+    An approval is bound to what the approver saw. What an upstream task returns later is not approved.
+
+    :param defaults: the response if none is given in time: ``"Approve"`` or ``"Reject"``. Default ``"Reject"``.
+    :param ignore_downstream_trigger_rules: whether a rejection skips all downstream tasks, regardless of their trigger
+        rules. Default True.
+    """
+
+    #: What is approved, with its article.
+    subject_of_approval: ClassVar[str]
+    #: The template fields of Airflow's operator. The body is made of data, and is never rendered.
+    inherited_fields = tuple(each for each in ApprovalOperator.template_fields if each != "body")
+
+    def __init__(
+        self,
+        *,
+        subject: str = "",
+        defaults: str | list[str] = ApprovalOperator.REJECT,
+        ignore_downstream_trigger_rules: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        if kwargs.get("assigned_users", True) in ([], ()):
+            raise ValueError(
+                "assigned_users is empty, so that any user could approve; if that is intended, leave it out"
+            )
+        super().__init__(
+            # The question's body becomes the body; a body of the user's is refused as a repeated argument.
+            body=None,
+            subject=subject,
+            defaults=defaults,
+            ignore_downstream_trigger_rules=ignore_downstream_trigger_rules,
+            **kwargs,
+        )
+
+    @abstractmethod
+    def _question(self) -> Question:
+        """
+        Return the question.
+
+        :raises CustodyRequestError: if what is to be approved is missing or malformed.
+        """
+
+    def execute(self, context: Context) -> Any:
+        """Request the approval, and wait for the response."""
+        with failing_task(self, context):
+            question = self._question()
+            if context["ti"].map_index not in (None, -1):
+                raise CustodyRequestError(
+                    f"{self.subject_of_approval} cannot be approved in a mapped task: a rejection would not skip the "
+                    "downstream tasks; no approval was requested",
+                    advice="Use a separate DAG or task for each of them.",
+                    code="parameter-wrong",
+                )
+            if context["ti"].try_number > 1:
+                raise CustodyConflictError(
+                    "an earlier try may have requested an approval, and Airflow would display that question again, "
+                    f"even if {self.subject_of_approval.partition(' ')[2]} has changed; no approval was requested",
+                    advice="Start a new run of the DAG.",
+                    code="plan-changed",
+                )
+        self.subject = self.subject or question.subject
+        self.body = question.body
+        # Keep these XComs, because the upstream task may run again before the response.
+        context["ti"].xcom_push(key=_ASKED, value=dict(question.approved))
+        # The base class calls these when it has stored the question, which can be stored only once.
+        self.notifiers = [partial(self._notify, each) for each in self.notifiers]  # type: ignore[misc]
+        return super().execute(context)
+
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
+        """Read the response, and push what was approved."""
+        response = super().execute_complete(context, event)
+        if response["chosen_options"] == [self.APPROVE]:
+            asked = context["ti"].xcom_pull(task_ids=self.task_id, key=_ASKED)
+            for key, value in asked.items():
+                context["ti"].xcom_push(key=key, value=value)
+        return response
+
+    def form_url(self, ti: RuntimeTaskInstanceProtocol) -> str:
+        """
+        Return the URL of the form in which the approval is given, for the templates of notifiers.
+
+        Airflow's own ``generate_link_to_ui`` loses the path of ``[api] base_url``.
+
+        :param ti: the task instance, ``ti`` in a template.
+        """
+        return ti.log_url.replace("?", "/required_actions?")
+
+    def _notify(self, notifier: BaseNotifier, context: Context) -> None:
+        """Call a notifier. If it fails, log why, because a failed task could not request the approval again."""
+        try:
+            notifier(context)
+        except Exception:
+            self.log.exception("%s failed. The approval is requested nevertheless.", type(notifier).__name__)

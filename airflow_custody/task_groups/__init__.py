@@ -1,0 +1,1 @@
+"""Task groups: the usual order of tasks, already wired."""
