@@ -105,7 +105,7 @@ async def test_failures_are_waited_out_and_logged(sandbox: Sandbox, caplog: pyte
     triggerer.start(1, store)
     await until(lambda: store.values)
     assert triggerer.failures == []
-    assert "cannot be read. The read is repeated" in caplog.text
+    assert "cannot be read. The next poll tries again" in caplog.text
     assert sandbox.token not in caplog.text
 
 
