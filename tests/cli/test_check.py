@@ -385,7 +385,7 @@ def test_without_pins_the_minimum_is_not_shown(custody: Run) -> None:
     [
         (True, True, "ok", "the user is in the rules in force and the public key is in the rules in force"),
         (True, False, "unknown", "the public key is not in the rules in force"),
-        (False, False, "unknown", "Signatures of this user do not count"),
+        (False, False, "unknown", "This user's signatures do not count"),
     ],
 )
 def test_a_signer_is_compared_with_the_rules(
