@@ -220,9 +220,9 @@ def test_pins_never_come_from_the_evidence(plain: Run, kept: Path, pins: list[st
     for given, why in (
         ([], "--superadmin-keys is missing"),
         (pins[:2], "'superadmin_minimum' is missing: set the number"),
-        ([*pins, "--conn-id", "x"], "--conn-id: not with --from"),
-        ([*pins, "--rejected-statuses", "x"], "--rejected-statuses: not with --from"),
-        ([*pins, "--token-stdin"], "--token-stdin: not with --from"),
+        ([*pins, "--conn-id", "x"], "--conn-id: cannot be used with --from"),
+        ([*pins, "--rejected-statuses", "x"], "--rejected-statuses: cannot be used with --from"),
+        ([*pins, "--token-stdin"], "--token-stdin: cannot be used with --from"),
     ):
         ran = plain("whitelist", "verify", "--from", str(kept), *given)
         assert ran.code == 1
