@@ -30,8 +30,8 @@ def webhook_calls_asset(custody_conn_id: str = "custody_default") -> Asset:
     """
     Return the asset for a service's webhook calls.
 
-    It is the default asset of :class:`~airflow_custody.operators.webhook.CustodyReadWebhookCallsOperator`. A DAG with
-    this asset as its schedule runs when that operator has found new calls.
+    This asset is the default of :class:`~airflow_custody.operators.webhook.CustodyReadWebhookCallsOperator`. A DAG that
+    is scheduled on this asset runs when that operator has found new calls.
 
     :param custody_conn_id: id of the Airflow connection. It cannot be a template, because Airflow must know its assets
         before any task runs.

@@ -58,7 +58,7 @@ class Authentication(ABC):
     """
     The base of all ways to authenticate.
 
-    It puts credentials on requests, and keeps them out of everything else.
+    An object of this class adds credentials to requests, and keeps them out of all other texts.
 
     :param source: place of the credentials, for error messages.
     """

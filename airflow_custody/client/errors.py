@@ -339,9 +339,9 @@ class CustodyOutcomeUnknownError(CustodyError):
     """
     Raised when a request was sent and may have been carried out.
 
-    This applies to operations that must not be repeated: creates and signatures. The response is missing, truncated,
-    unreadable (such as a 2xx without an id), interim (1xx) or a 5xx; or a create was refused, but not by the service
-    itself. The client does not repeat the request.
+    It is raised only for operations that must not be repeated: creates and signatures. Either the response is missing,
+    truncated, unreadable (such as a 2xx without an id), interim (1xx) or a 5xx; or a create was refused, but not by the
+    service itself. The client does not repeat the request.
     """
 
     code: ErrorCode = "outcome-unknown"

@@ -146,7 +146,7 @@ class CreateRows:
             # Rows that are sent from now on cannot be in the result of the earlier search, so do not use it for them.
             searched_at = None
             before, todo = todo, [key for key in keys if key not in unknown and self._state(key) == "void"]
-            # Send rows without effect again, unless sending had no effect on any row in the last round.
+            # Rows that had no effect are sent once more. Stop if the last round had no effect on any of its rows.
             is_in_vain = bool(before) and {*before} <= {*todo}
             if not todo or is_in_vain or found.failure is not None:
                 break

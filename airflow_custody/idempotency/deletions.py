@@ -361,7 +361,7 @@ def complete_plan(
         raise plan_incomplete(f"not all rows were created, so nothing is deleted; missing: {named}", retryable=False)
     if len({*ids.values()}) != len(ids):
         raise plan_incomplete("two creations name the same request, so nothing is deleted", retryable=False)
-    # First the plan's deletions, then the replaced requests.
+    # The approved deletions come first. After them come the deletions of the requests that were replaced.
     planned = {deletion_key(each.id): each for each in record.deletions}
     successors: dict[str, str] = {}
     for key, replaced in record.creations.items():

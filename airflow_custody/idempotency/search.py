@@ -280,7 +280,7 @@ class Search:
         return unknown
 
     def _judge_row(self, key: str, result: SearchResult, taken: Collection[str]) -> Row | str:
-        """Return the row's new record, or the reason why its outcome is unknown; empty: search again."""
+        """Return the row's new record, or the reason why its outcome is unknown (empty: search again)."""
         batch, row = self.store.rows[key]
         # A candidate that another row has created is not possible, unless it matches exactly: a response may have named
         # its id for the wrong row.

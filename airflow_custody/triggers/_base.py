@@ -220,7 +220,7 @@ class SharedPoll(Generic[T]):
     custody_conn_id: str
     fetch: Callable[[CustodyClient, Sequence[Any]], object]
     interval: float
-    # The results for each subscriber; None: the poll has ended.
+    # A queue of results for each subscriber. A None in a queue means that the poll has ended.
     _queues: dict[Wait[T], asyncio.Queue[T | CustodyError | None]] = field(default_factory=dict)
     _joined: asyncio.Event = field(default_factory=asyncio.Event)
     _task: asyncio.Task[None] | None = None

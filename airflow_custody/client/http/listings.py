@@ -174,7 +174,8 @@ def _check_page(
         # A full page ends after the end of all earlier pages, so its last row must be new.
         raise listing_changed(operation, f"the page at {offset} is full, but has no new row")
     if page.total is None and is_full:
-        # The service leaves out a total only if it is zero. This page has rows, so the service does not count them.
+        # The service leaves out a total of zero. Here, a missing total means that the service does not count these
+        # rows, so no total tells where the listing ends.
         why = f"a page has {count(len(page.rows), 'row')} and no total, so whether more rows follow is unknown"
         raise _unreadable(operation, why)
     if page.total is not None and listed > page.total:
@@ -247,7 +248,7 @@ def read_journal(operation: Operation, fetch: Callable[[str | None], CursorPage[
     row. This ensures that no row is missed, as long as only the oldest rows are removed.
 
     :param operation: the listing, for errors.
-    :param fetch: as for :func:`read_twice`.
+    :param fetch: same as for :func:`read_twice`.
     :return: the rows, each once.
     :raises CustodyResponseError: if the listing no longer begins with the same row, a row is repeated, or a page is
         empty but not the last. The error is retryable.

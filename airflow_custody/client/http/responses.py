@@ -454,7 +454,7 @@ class Reply(Generic[T]):
         """
         operation, status, own = self.operation, self.response.status, self.response.is_service_error
         if status == 403:
-            # It is a refusal, unless this package can do without the operation.
+            # The 403 is a refusal, unless this package can do without the operation.
             return "refused, maybe not offered" if operation.optional and own and not roles else ""
         if status in NOT_OFFERED_STATUSES and not operation.documented:
             is_about_object = status == 404 and own and operation.names_objects

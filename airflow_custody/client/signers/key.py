@@ -99,9 +99,9 @@ class SigningKey:
 
     def _part(self, name: str) -> Any:
         """
-        Return an attribute of the signer; None if it has none.
+        Return an attribute of the signer; None if the signer does not have it.
 
-        A property that raises an exception does not count as missing.
+        If the attribute is a property that raises an exception, the exception is passed on.
         """
         try:
             return getattr(self._signer, name)

@@ -137,7 +137,7 @@ def _library_key(point: bytes) -> EllipticCurvePublicKey:
 
 def read_public_keys(text: str) -> Iterator[PublicKey]:
     """
-    Read the keys of a text in PEM.
+    Read the public keys in a PEM text.
 
     Line ends may be of any kind. They may also be missing, because the fields of web forms remove them. Lines that
     begin with ``#`` are comments.

@@ -148,7 +148,7 @@ def legacy_forms(text: str, received: SignedText) -> Iterator[SignedText]:
     else, because a regular expression could also match a part of a value, and remove signed text.
 
     :param text: the received text.
-    :param received: its contents.
+    :param received: the content of the received text.
     """
     seen = {text}
     for change, omits_contract, omits_labels in _LEGACY_CHANGES:

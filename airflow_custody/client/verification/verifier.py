@@ -208,8 +208,8 @@ class Verifier:
         """
         Return the network of an address; empty if it is unknown.
 
-        This is the network in the signed text, or else the network that the service reports. Chain and network may
-        differ in case between text and envelope, and must not contradict each other otherwise.
+        This is the network in the signed text, or else the network that the service reports. Chain and network in the
+        envelope must be the same as in the text, except for upper and lower case.
         """
         shown, network = envelope.get("blockchain"), envelope.get("network")
         currency, signed = text.fields["currency"], text.fields.get("network") or ""

@@ -1,10 +1,10 @@
 """
 Check that the chains of new requests are active at the service.
 
-A whitelisting request requires an active currency. If the service offers ``GET /currencies``, a request is refused,
-before anything is sent or put up for approval, if the service lists its chain as not active. A chain that is not listed
-only causes a warning, because the service may know it by another name. If the service does not offer this operation,
-nothing is checked here, and the service itself refuses such a request.
+A whitelisting request requires an active currency. Where the service offers ``GET /currencies``, a request whose chain
+is listed as not active is refused, before anything is sent or put up for approval. A chain that is not listed only
+causes a warning, because the service may know it by another name. If the service does not offer this operation, nothing
+is checked here, and the service itself refuses such a request.
 """
 
 from __future__ import annotations

@@ -164,7 +164,7 @@ class WhitelistEnvelope:
         """
         The external ids of the users with signatures.
 
-        These signatures are not verified, and may cover another hash than the current one.
+        These signatures are not verified, and may cover an earlier hash than the current one.
         """
         return frozenset(each.user_id for each in self.signings)
 

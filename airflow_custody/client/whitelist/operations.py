@@ -337,7 +337,7 @@ class WhitelistOperations(ServiceOperations):
         rows, total = reply.rows("result", "totalItems"), reply.count("totalItems")
         wanted = filters.get("ids")
         if wanted is not None and (others := {identifier for identifier, _ in rows}.difference(wanted)):
-            # Refuse the listing, because it may lack requests or contain other requests.
+            # The service has not applied the filter as expected, so requests may also be missing. Refuse the listing.
             raise reply.unexpected(f"it contains request {sanitize(min(others), 40)}, which was not requested")
         add_rules([row for _, row in rows], reply.body.get("rulesContainers"), rules)
         return OffsetPage([(identifier, WhitelistEnvelope(row)) for identifier, row in rows], total)
@@ -387,7 +387,7 @@ def status_if_exists(client: WhitelistOperations, request_id: str) -> str | None
     if hidden:
         raise CustodyResponseError(
             f"the service responds with 404 to reading request {request_id}, but {describe_hidden(hidden)}, and this "
-            "request may be among them: whether it exists is unknown",
+            "request may be among them, so whether it exists is unknown",
             code="outcome-unknown",
         )
     if not others or any(status_if_shown(client, each) is not None for each in others):
