@@ -177,7 +177,7 @@ def add_command(
         description. The short help has only the docstring's first paragraph and the exit codes.
     :param outputs: the choices of ``--output``. Empty: the command has only one form of output.
     """
-    # With ``python -OO`` there are no docstrings.
+    # Use the help instead if there is no docstring, because the command runs with ``python -OO``.
     paragraphs = (inspect.getdoc(run) or f"{help}.").split("\n\n")
     short = [each for each in paragraphs if each == paragraphs[0] or each.startswith("Exit codes:")]
     parser = commands.add_parser(

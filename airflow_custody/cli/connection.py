@@ -111,7 +111,7 @@ def read_pins(args: Namespace) -> VerificationPins:
     others = [each for each in _given(args, "conn_id", "base_url") if each not in pin_options]
     if others:
         raise usage_error(
-            f"{', '.join(others)}: cannot be used with --from", "With --from, the service is not used. Remove them."
+            f"{', '.join(others)}: cannot be used with --from", "Remove the option: --from does not use the service."
         )
     # ClientSettings requires a URL, but this one is not used.
     settings = {**{name: getattr(args, name) or None for name in PIN_SETTINGS}, "base_url": "https://localhost"}

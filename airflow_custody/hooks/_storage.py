@@ -186,7 +186,7 @@ def write_location(path: str, url: str, data: bytes) -> None:
     In an object storage, another writer may create the same file between the check and the write. The write then fails
     only if the storage supports conditional writes.
 
-    :param path: the file's path on this machine; empty: it is an object.
+    :param path: the file's path on this machine; empty: the file is in an object storage.
     :param url: the object's URL, if the path is empty.
     :param data: the file's content.
     :raises StorageError: if the file already exists, or cannot be written.
@@ -198,7 +198,7 @@ def write_location(path: str, url: str, data: bytes) -> None:
         target = _object_path(url)
         if target.exists():
             raise FileExistsError
-        # Use one call, because an opened file would be stored in part if writing failed.
+        # Write with a single call. If the file were opened first and writing failed, a part of it would be stored.
         target.fs.pipe_file(target.path, data, mode="create")
     except Exception as error:
         raise _storage_error(path or url, error) from None

@@ -75,7 +75,7 @@ class WhitelistCreation:
 
     @property
     def content(self) -> Mapping[str, object]:
-        """The content of a single request, and the service."""
+        """The service, and the content of a single request; see :attr:`Creation.content`."""
         return {"service": self.client.settings.base_url, **self.requests[ONE].model_dump(exclude_none=True)}
 
     def which(self, key: str) -> str:

@@ -306,7 +306,7 @@ def next_delay(interval: float, failures: int, errors: Collection[CustodyError])
     seconds = interval
     # With an interval, the first failure causes no further delay. Without an interval, each failure causes a delay.
     if failures > (1 if interval else 0):
-        # Repeated sign-ins with refused credentials may lock the account.
+        # Wait longer after refused credentials, because repeated sign-ins may lock the account.
         limit = MAX_POLL_DELAY if isinstance(error, CustodyAuthenticationError) else MAX_BACKOFF
         seconds = max(interval, growing_delay(failures - 1, first=interval or 1.0, maximum=limit))
     return seconds if error is None else max(seconds, min(_retry_after(error), MAX_POLL_DELAY))

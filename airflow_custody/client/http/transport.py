@@ -484,7 +484,7 @@ def _read_response(operation: Operation, received: requests.Response, settings: 
     deadline = time.monotonic() + settings.timeout
     body, truncated = bytearray(), None
     try:
-        # An interim response has no body, and the stream does not end after it.
+        # Do not read after an interim response: it has no body, and the stream does not end after it.
         for piece in _decoded_pieces(received) if status >= 200 else ():
             body += piece
             # Count the bytes as received too, because compressed data may decode to nothing.

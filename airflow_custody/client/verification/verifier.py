@@ -388,7 +388,7 @@ class SignatureCount:
         """
         Return the valid signers of each group of a path.
 
-        For each group, at most as many users as it needs are returned.
+        For each group, at most as many users are returned as its threshold requires.
         """
         found = []
         for threshold in path:

@@ -16,7 +16,7 @@ from airflow_custody.client.text import sanitize
 from airflow_custody.client.timestamps import EPOCH
 from airflow_custody.client.webhooks.models import WebhookCall
 
-#: How late a call may appear in the journal, after a newer call, and is still found.
+#: A call that appears in the journal after a newer call is still found if it appears at most this much later.
 OVERLAP = timedelta(minutes=5)
 _VERSION = 2
 

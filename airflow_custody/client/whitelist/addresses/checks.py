@@ -208,7 +208,7 @@ _SUBSTRATE = (
 FORMS: Mapping[str, tuple[Form, ...]] = {
     "btc": (
         Form("(?i)(bc|tb|bcrt)1.+", decoders.segwit, ("bc",), canonical=str.lower),
-        # Silent payments.
+        # Addresses for silent payments.
         Form("(?i)t?sp1.+", canonical=str.lower),
         Form(f"{_B58}+", decoders.base58_check, ("00", "05")),
     ),
@@ -239,7 +239,7 @@ FORMS: Mapping[str, tuple[Form, ...]] = {
     "polygon": _EVM,
     "ftm": _EVM,
     "sonic": _EVM,
-    # Accounts of Avalanche's other chains, and nodes.
+    # Accounts on Avalanche's other chains, and ids of nodes.
     "avalanchec": (*_EVM, Form("([CXP]|NodeID)-.+")),
     "xrp": (
         Form(f"r{_B58}+", partial(decoders.base58_check, is_ripple=True), ("00",)),
@@ -274,7 +274,7 @@ FORMS: Mapping[str, tuple[Form, ...]] = {
     "ada": (
         Form("(?i)(addr|stake)(_test)?1.+", decoders.bech32, ("addr", "stake"), canonical=str.lower),
         Form(f"(Ae2|DdzFF){_B58}+", decoders.byron),
-        # Pools and representatives; addresses without a checksum, or on a test network.
+        # Ids of pools and representatives; and addresses that have no checksum, or are on a test network.
         Form(f"(pool|drep)1.+|[0-9a-fA-F]{{56,}}|{_B58}{{50,}}"),
     ),
     "dot": (*_SUBSTRATE, Form(f"{_B58}{{35,50}}", partial(decoders.ss58, network=0))),
@@ -291,7 +291,7 @@ FORMS: Mapping[str, tuple[Form, ...]] = {
     "mina": (Form(f"B62{_B58}+", partial(decoders.base58_check, prefix=3), ("cb0101",)),),
     "filecoin": (
         Form("f[12][a-z2-7]{39}|f3[a-z2-7]{84}", decoders.filecoin),
-        # Account numbers, addresses of contracts, test networks, and Ethereum's form.
+        # Account numbers, addresses of contracts or on test networks, and addresses in Ethereum's form.
         Form("f0[0-9]+|f4[0-9]+f[a-z2-7]+|t[0-4].+|0x[0-9a-fA-F]{40}"),
     ),
     # Account ids. Their checksum (HIP-15) depends on the ledger, so it is not checked.

@@ -25,7 +25,7 @@ _CHARACTERS = "qpzry9x8gf2tvdw0s3jn54khce6mua7l"
 _CASHADDR_PREFIXES = ("bitcoincash", "bchtest", "bchreg")
 _MAX_SEGWIT_LENGTH = 90
 _RESERVED_SS58_NETWORKS = (46, 47)
-# Length of a hash of 160 bits with its prefix.
+# Length in bytes of a hash of 160 bits with its prefix of one byte.
 _HASH_LENGTH = 21
 # The first byte of legacy addresses of Bitcoin Cash, with the prefix and the kind of the same address in cashaddr. If
 # several bytes have the same prefix and kind, the first one is the usual one; 1c and 28 are from BitPay's former
