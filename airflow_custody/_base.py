@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 
 
 class _NotGiven(Enum):
-    """Values of a field whose parameter has none. Airflow's UI shows each as None."""
+    """Values of a field whose parameter was left out, or is None. Airflow's UI shows them as None."""
 
     NOT_GIVEN = "not given"
-    #: None, where the constructor accepts a None that is written in the DAG file.
+    #: The parameter is None, and the constructor accepts this if the None is written in the DAG file.
     WRITTEN_NONE = "written None"
 
     def __repr__(self) -> str:
         return self.name
 
     def serialize(self) -> None:
-        """Return what Airflow 3 stores in the serialized DAG and shows as the rendered value."""
+        """Return None, which Airflow 3 stores in the serialized DAG and shows as the rendered value."""
 
     def __str__(self) -> str:
         # Airflow 2 stores and shows this text.
@@ -45,18 +45,20 @@ class _NotGiven(Enum):
 #: omitted parameter.
 NOT_GIVEN: Any = _NotGiven.NOT_GIVEN
 
-#: The names of parameters by their fields, where the two differ. Each Airflow operator already has a property "label".
+#: The names of parameters by their fields, where the two differ. A field `label` is impossible, because every Airflow
+#: operator has a read-only property of that name.
 PARAMETER_OF = {"address_label": "label"}
 
 # Names of parameters in other providers.
 _OTHER_NAMES = {"conn_id": "custody_conn_id", "name": "label", "chain": "blockchain", "tag": "memo"}
-# The text of a template's expression without a value. The invisible characters distinguish it from the text "None".
+# What an expression in a template renders to if its value is None or undefined. The invisible characters distinguish it
+# from the text "None".
 _RENDERED_NONE = "\N{WORD JOINER}None\N{WORD JOINER}"
 
 
 class RendersNoData(BaseOperator):
     """
-    A task that renders templates of the DAG file, not upstream values.
+    A task that renders the templates in its DAG file, but not values from upstream tasks.
 
     Airflow renders the rows of ``expand_kwargs(upstream.output)``, although they are data (apache/airflow#38745). This
     class leaves them unchanged, like the values of ``expand(label=upstream.output)``. Values written in the DAG file
@@ -65,7 +67,8 @@ class RendersNoData(BaseOperator):
     A subclass must not build a new text from a parameter in its constructor: this class would not recognize the new
     text as upstream data, and Airflow would render it.
 
-    What this class and its subclasses use of Airflow beyond its documented interface, tried on 3.3.2 and 2.11.2:
+    This class and its subclasses rely on the following behaviour of Airflow, which is not part of its documented
+    interface. It was tested on Airflow 3.3.2 and 2.11.2:
 
     - Airflow constructs a mapped task's instance with ``_airflow_from_mapped=True``; ``__new__`` gets all arguments.
     - A mapped task has ``expand_input.value`` and ``partial_kwargs``.
@@ -74,8 +77,8 @@ class RendersNoData(BaseOperator):
     - Airflow 3 stores and shows the result of a value's method ``serialize``; Airflow 2 uses its text.
     """
 
-    #: The arguments of a mapped task, which Airflow constructs in the run from ``partial()`` and the row; None if the
-    #: task is not mapped.
+    #: The arguments of a mapped task, which Airflow constructs from ``partial()`` and the row when the task runs; None
+    #: if the task is not mapped.
     _mapped_arguments: Mapping[str, Any] | None = None
 
     if TYPE_CHECKING:
@@ -107,7 +110,7 @@ class RendersNoData(BaseOperator):
         return None if self._mapped_arguments is None else self.dag.get_task(self.task_id)
 
     def _data(self, context: Context) -> list[Any]:
-        """Return a mapped task's arguments from upstream tasks; empty if not mapped."""
+        """Return a mapped task's arguments that come from upstream tasks; empty if the task is not mapped."""
         if self._mapped_arguments is None:
             return []
         task, arguments = self._mapped_task(), self._mapped_arguments
@@ -140,14 +143,15 @@ class CustodyTask(RendersNoData):
     The base of the operators and sensors.
 
     A constructor assigns each parameter to its field. For a wrong value, it calls :meth:`_refuse` instead of raising an
-    error. An optional templated parameter has the default :data:`NOT_GIVEN`; if it is not passed, its field is None in
-    the run. Any other None is refused, whether it comes from a mapped task's row, a template, an upstream task or the
-    DAG file, unless :meth:`_if_written` or ``omit_if_none`` accepts it. The texts ``None`` and ``null``, which a
-    template may render, are refused too, and so is a None that a template puts inside other text.
+    error. An optional templated parameter has the default :data:`NOT_GIVEN`; if it is not passed, its field is None
+    when the task runs. Any other None is refused, whether it comes from a mapped task's row, a template, an upstream
+    task or the DAG file, unless :meth:`_if_written` or ``omit_if_none`` accepts it. The texts ``None`` and ``null``, to
+    which a template may render a missing value, are also refused, and so is a None that a template puts inside other
+    text.
 
     :param custody_conn_id: id of the Airflow connection. (templated)
-    :param omit_if_none: names of optional parameters that are left out if their value in the run is None, instead of
-        being refused. Default: none of them.
+    :param omit_if_none: names of optional parameters. If the value of such a parameter is None when the task runs, the
+        parameter is left out instead of being refused. Default: no names.
     """
 
     #: Whether the values of the fields have been checked, and are final.
@@ -171,8 +175,8 @@ class CustodyTask(RendersNoData):
         omit_if_none: str | Collection[str] = (),
         **kwargs: Any,
     ) -> None:
-        # Airflow's own error about an unknown parameter suggests no name, and is not visible in the log of a mapped
-        # task.
+        # Refuse unknown parameters here, because Airflow's own error does not suggest a name, and is not visible in the
+        # log of a mapped task.
         known = _parameters(type(self))
         for name in sorted(each for each in kwargs if each not in known and not each.startswith("_airflow")):
             near = get_close_matches(_OTHER_NAMES.get(name, name), known, n=1)
@@ -196,19 +200,19 @@ class CustodyTask(RendersNoData):
         """
         Report a wrong setting.
 
-        At parse time, this raises an error. Airflow constructs a mapped task in the run, before the visible part of its
-        log begins, so a mapped task raises the error when it is executed.
+        When the DAG file is parsed, this raises an error. But a mapped task is constructed when it runs, before the
+        visible part of its log begins, so it raises the error only when it is executed.
 
         :param message: the error message.
-        :raises ValueError: at parse time.
+        :raises ValueError: when the DAG file is parsed.
         """
         if self._mapped_arguments is None:
             raise ValueError(message)
-        # An assignment would fail before Airflow's constructor begins.
+        # Bypass Airflow's __setattr__, which fails until Airflow's constructor has begun.
         vars(self)["_refused"] = self._refused or message
 
     def _refuse_operators(self, name: str, value: object) -> None:
-        """Refuse an operator that was passed instead of its output, also in a list."""
+        """Refuse an operator that was passed, by itself or in a list, instead of its output."""
         for each in value if isinstance(value, (list, tuple)) else (value,):
             if hasattr(each, "task_id") and hasattr(type(each), "output"):
                 self._refuse(f"{name}: the task {each.task_id!r} was given instead of its output: append .output")
@@ -238,22 +242,22 @@ class CustodyTask(RendersNoData):
 
     def _if_written(self, name: str, value: Any) -> Any:
         """
-        Return a parameter's value, to be assigned to its field, if a None has a meaning.
+        Return the value to assign to the field of a parameter that may be None.
 
-        A None is accepted only if the DAG file contains it. In a mapped task, ``partial()`` must contain it, because a
-        None in a row may be a missing value.
+        A None is accepted only if it is written in the DAG file. In a mapped task, it must be written in ``partial()``,
+        because a None in a row may be a missing value.
         """
         return _NotGiven.WRITTEN_NONE if value is None else value
 
     def render_template_fields(self, context: Context, jinja_env: Any = None) -> Any:
-        """Render the fields, unless they were checked: after a deferral, dag.test() of Airflow 2 renders them again."""
+        """Render the fields once. After a deferral, dag.test() of Airflow 2 would render them a second time."""
         if not self._is_checked:
             super().render_template_fields(context, jinja_env)
 
     def render_template(
         self, content: Any, context: Context, jinja_env: Any = None, seen_oids: set[int] | None = None
     ) -> Any:
-        """Render a value, and mark each expression without a value."""
+        """Render a value, and mark each expression whose value is None or undefined."""
         environment = jinja_env or self.get_template_env()
         if not isinstance(environment.finalize, _Finalize):
             is_native = any(each.__name__ == "NativeEnvironment" for each in type(environment).__mro__)
@@ -271,7 +275,7 @@ class CustodyTask(RendersNoData):
 
     def _check_given(self) -> None:
         """
-        Check the settings, and the values of the fields in the run. Set omitted fields to None.
+        Check the settings, and the values of the fields when the task runs. Set omitted fields to None.
 
         Call this before anything else in the run.
 
@@ -295,7 +299,8 @@ class CustodyTask(RendersNoData):
 
     def _value_in_run(self, field: str, name: str) -> Any:
         """
-        Return a field's value, which may be missing; :data:`NOT_GIVEN` if it was omitted, or the DAG file says None.
+        Return a field's value, which may be None; :data:`NOT_GIVEN` if it was omitted, or None is written in the DAG
+        file.
 
         :raises CustodyRequestError: if a part of a text is missing.
         """
@@ -312,10 +317,10 @@ class CustodyTask(RendersNoData):
 
 class _Finalize:
     """
-    Jinja's ``finalize``: it sees the value of each expression of a template before it becomes text.
+    Jinja's ``finalize``, a function that Jinja calls with the value of each expression before the value becomes text.
 
-    :param inner: the DAG's own ``finalize``; None: it has none.
-    :param is_native: whether a value stays what it is, so that rows may contain None.
+    :param inner: the DAG's own ``finalize``; None: the DAG has none.
+    :param is_native: whether values keep their types (native rendering), so that rows may contain None.
     """
 
     def __init__(self, inner: Callable[[Any], Any] | None, *, is_native: bool) -> None:
@@ -326,7 +331,7 @@ class _Finalize:
         value = value if self._inner is None else self._inner(value)
         # A DAG can turn off Jinja's own error about an undefined name. Jinja is not imported here, because it is heavy.
         is_undefined = any(each.__name__ == "Undefined" for each in type(value).__mro__)
-        # Otherwise, converting an undefined name to text raises that error.
+        # If a DAG has not turned off this error, converting an undefined name to text raises it here.
         return _RENDERED_NONE if self._is_missing(value) or (is_undefined and not str(value)) else value
 
 
@@ -335,7 +340,7 @@ def _is_none(value: Any) -> bool:
 
 
 def _has_none(value: Any) -> bool:
-    """Tell whether a value is None, or a collection with None in it, which would become text."""
+    """Tell whether a value is None, or a collection that contains None, which would become text."""
     if isinstance(value, dict):
         value = [*value, *value.values()]
     return value is None or (isinstance(value, (list, tuple, set)) and any(map(_has_none, value)))
@@ -343,9 +348,9 @@ def _has_none(value: Any) -> bool:
 
 def _without_marks(name: str, value: Any) -> Any:
     """
-    Return a rendered value with None in place of each expression without a value.
+    Return a rendered value with None in place of each mark of an expression whose value is missing.
 
-    :raises CustodyRequestError: if such an expression is inside other text, as in ``INV-{{ none }}``.
+    :raises CustodyRequestError: if such a mark is inside other text, as for ``INV-{{ none }}``.
     """
     marked = [text for text in map(_text_of, _parts(value)) if _RENDERED_NONE in text]
     if not marked:
@@ -363,7 +368,7 @@ def _without_marks(name: str, value: Any) -> Any:
 def _with_none(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _with_none(each) for key, each in value.items()}
-    # Airflow renders no other collections.
+    # Only these collections can contain marks, because Airflow renders no others.
     if isinstance(value, set):
         return {_with_none(each) for each in value}
     if isinstance(value, (list, tuple)):

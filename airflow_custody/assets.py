@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 __all__ = ["UnhandledEvents", "calls_of", "last_event", "latest_events", "webhook_calls_asset", "whitelist_asset"]
 
-#: How many of an asset's last events to fetch: one number after the other, until a task's event is found.
+#: Numbers of an asset's last events to fetch. They are tried one after the other, until a task's event is found.
 _EVENTS = (1, 25, 500)
-#: How long after a later event an event may still appear. An event has the time at which it was created, but can be
-#: read only after it was committed.
+#: How late an event may appear after a newer event. An event has the time of its creation, but can only be read after
+#: it was committed to the database.
 _EVENT_OVERLAP = timedelta(minutes=1)
 
 
@@ -30,8 +30,8 @@ def webhook_calls_asset(custody_conn_id: str = "custody_default") -> Asset:
     """
     Return the asset for a service's webhook calls.
 
-    It is the default asset of :class:`~airflow_custody.operators.webhook.CustodyReadWebhookCallsOperator`. A DAG with
-    this asset as its schedule runs when that operator has found new calls.
+    This asset is the default of :class:`~airflow_custody.operators.webhook.CustodyReadWebhookCallsOperator`. A DAG that
+    is scheduled on this asset runs when that operator has found new calls.
 
     :param custody_conn_id: id of the Airflow connection. It cannot be a template, because Airflow must know its assets
         before any task runs.
@@ -57,9 +57,9 @@ def whitelist_asset(custody_conn_id: str = "custody_default") -> Asset:
       request, and no request has failed the verification: ``verified``.
 
     The event's ``extra`` is ``{"event", "plan_hash", ...}``: the word ``applied`` or ``verified``, the plan's hash, and
-    the counts of the task's XCom. An event of ``CustodyVerifyWhitelistOperator`` has ``path`` and ``sha256`` of the
-    evidence instead of ``plan_hash``. A skipped task emits no event. A cleared task emits its event again. Airflow 2
-    has no such events.
+    the counts in the task's XCom. An event of ``CustodyVerifyWhitelistOperator`` has ``path`` and ``sha256`` of the
+    evidence instead of ``plan_hash``. A skipped task emits no event. A cleared task emits its event again. On Airflow
+    2, these events are not emitted.
 
     :param custody_conn_id: id of the Airflow connection. It cannot be a template, because Airflow must know its assets
         before any task runs.
@@ -69,8 +69,9 @@ def whitelist_asset(custody_conn_id: str = "custody_default") -> Asset:
     return _asset(custody_conn_id, "whitelist")
 
 
-#: The outlet of the tasks that emit events of a whitelist. It is an alias, because an asset as an outlet gets an event
-#: at each success. None on Airflow 2, whose ``dag.test`` cannot finish a task that has emitted an event.
+#: The outlet of the tasks that emit events of a whitelist. It is an alias, because Airflow would emit an event for an
+#: asset at each success of the task. None on Airflow 2, because its ``dag.test`` cannot finish a task that has emitted
+#: an event.
 WHITELIST_EVENTS = None if airflow_version.startswith("2.") else AssetAlias("custody whitelists")
 
 
@@ -97,7 +98,7 @@ def normalize_uri(uri: SplitResult) -> SplitResult:
 
 
 def is_plain_conn_id(custody_conn_id: object) -> bool:
-    """Tell whether a connection's id is known before a task runs."""
+    """Tell whether a connection's id is plain text and not a template, so that it is known before a task runs."""
     is_text = isinstance(custody_conn_id, str) and bool(custody_conn_id.strip())
     return is_text and "{{" not in str(custody_conn_id) and "{%" not in str(custody_conn_id)
 
@@ -106,7 +107,7 @@ def latest_events(inlet_events: Mapping[Any, Any], asset: Asset, limit: int) -> 
     """
     Return the last events of an inlet, the newest first.
 
-    This works on every version of Airflow. On Airflow 3, ``inlet_events[asset][-1]`` fetches all events of the asset.
+    It fetches only these events. On Airflow 3, ``inlet_events[asset][-1]`` would fetch all events of the asset.
 
     :param inlet_events: ``inlet_events`` of the task's context.
     :param asset: one of the task's inlets.
@@ -127,7 +128,8 @@ def source_of(event: Any) -> str:
     """
     Return the task that emitted an event, as ``<dag_id>/<task_id>``; empty if no task did.
 
-    Airflow itself records the source of each event. The task that emits the event decides what is in ``extra``.
+    Airflow itself records the source of each event, so it can be trusted. ``extra`` cannot, because the task that emits
+    the event decides what is in it.
     """
     return f"{event.source_dag_id}/{event.source_task_id}" if event.source_task_id else ""
 
@@ -160,17 +162,17 @@ def last_event(
     continue_from: str | None = None,
 ) -> Any:
     """
-    Return the last event of an inlet that a certain task emitted.
+    Return the last event of an inlet that a certain task emitted, and whose ``extra`` has the given keys.
 
-    Only an event whose ``extra`` has the given keys counts. All other events are ignored, whatever they claim.
+    All other events are ignored, whatever their ``extra`` claims.
 
     :param inlet_events: ``inlet_events`` of the task's context.
     :param asset: one of the task's inlets.
     :param keys: the keys that the event's ``extra`` must have.
     :param source: the task that emitted the event, as ``<dag_id>/<task_id>``.
-    :param continue_from: the task whose last event is returned if ``source`` has none among the last 500 events, as
-        ``<dag_id>/<task_id>``. Default None: no other task.
-    :return: the event; None if there is none.
+    :param continue_from: the task, as ``<dag_id>/<task_id>``, whose last event is returned if ``source`` has no event
+        among the last 500. Default None: no other task.
+    :return: the event; None if there is no such event.
     :raises CustodyConfigurationError: if none of the last 500 events is such an event, and there may be older events.
     """
     for limit in _EVENTS:
@@ -198,22 +200,22 @@ class UnhandledEvents:
     """
     The events of an inlet that a task has not handled yet.
 
-    Iterate over this object to get the events, the oldest first. A DAG with an asset as its schedule may get several
-    events in one run, and gets no events from the time while it was paused. Therefore the task itself records which
-    events it has handled. The record is an event of the task's own asset, ``handled``, which Airflow stores together
-    with the task's success. This asset must be an outlet and inlet of the task, and of no other task. Emit its event
-    with :attr:`place` as ``extra``.
+    Iterate over this object to get the events, the oldest first. A DAG that is scheduled on an asset may get several
+    events in one run, and does not get the events from the time during which it was paused. Therefore the task itself
+    records which events it has handled. The record is an event of the task's own asset, ``handled``, which Airflow
+    stores together with the task's success. This asset must be an outlet and an inlet of this task, and of no other
+    task. Emit its event with :attr:`place` as ``extra``.
 
     Each event is handled at least once, even if it appears up to a minute after a later event, or has the same time as
     another event. Events are fetched in portions, so there may be any number of them.
 
     :param inlet_events: ``inlet_events`` of the task's context.
     :param asset: the asset with the events to handle.
-    :param handled: the task's own asset. Only events that this task emitted count. If there are none yet, all events of
-        ``asset`` are returned.
+    :param handled: the task's own asset. Only events that this task emitted are read from it. If there are none yet,
+        all events of ``asset`` are returned.
     :param ti: ``ti`` of the task's context. It names this task.
-    :param continue_from: the task whose record counts if this task has none yet, such as this task under its old name,
-        as ``<dag_id>/<task_id>``. Default None: no other task.
+    :param continue_from: the task, as ``<dag_id>/<task_id>``, whose record is used if this task has no record yet, for
+        example this task under its old name. Default None: no other task.
     :param portion: number of events to fetch at once. Default 100.
     :raises CustodyConfigurationError: if the position is not among the last 500 events of ``handled``.
     """
@@ -232,7 +234,7 @@ class UnhandledEvents:
         self._asset = asset
         self._portion = portion
         self._until: datetime | None = None
-        # Times of the last handled events, by id.
+        # The times of the last handled events, by the events' ids.
         self._recent: dict[int, datetime] = {}
         last = last_event(inlet_events, handled, ("until", "recent"), task_source(ti), continue_from)
         if last is not None:
@@ -310,9 +312,7 @@ def _listed(value: object) -> list[Any]:
 
 def _events_from(inlet_events: Mapping[Any, Any], asset: Asset, start: datetime | None, portion: int) -> Iterator[Any]:
     """
-    Yield the events from a time on, the oldest first.
-
-    An event may be yielded more than once.
+    Yield the events from a time on, the oldest first. An event may be yielded more than once.
     """
     events = inlet_events[asset]
     if not hasattr(events, "after"):

@@ -166,7 +166,7 @@ def get_provider_info() -> dict[str, Any]:
                     "max_response_bytes": {
                         "label": "Maximum response size (bytes)",
                         "description": "Maximum size of a response in bytes. A larger response is refused, and so is "
-                        "one with more than one value for each 64 bytes of this size. Default: 33554432 (32 MiB).",
+                        "a response with more JSON values than this size divided by 64. Default: 33554432 (32 MiB).",
                         "schema": {"type": ["integer", "null"], "minimum": 1},
                     },
                     "allow_http": {
@@ -179,14 +179,14 @@ def get_provider_info() -> dict[str, Any]:
                         "label": "Super-administrators' public keys",
                         "description": "Public keys of the super-administrators, for verifying whitelisted addresses: "
                         "PEM text, or the path of a file, which must be absolute in a connection. Get the keys from "
-                        "the people who hold them, not from the service. Default: none; no address is verified, and "
-                        "the service's data is trusted.",
+                        "the people who hold them, not from the service. Default: none; then no address is verified, "
+                        "and the service's data is trusted.",
                         "schema": {"type": ["string", "null"], "format": "multiline"},
                     },
                     "superadmin_minimum": {
                         "label": "Super-administrators' signatures",
                         "description": "Number of the super-administrators' keys that must have signed the rules. "
-                        "Required with the keys.",
+                        "Required if keys are set.",
                         "schema": {"type": ["integer", "null"], "minimum": 1},
                     },
                     "networks": {
@@ -197,7 +197,8 @@ def get_provider_info() -> dict[str, Any]:
                     },
                     "allow_legacy_signatures": {
                         "label": "Allow legacy signatures",
-                        "description": "Whether to accept addresses that were signed in a legacy form. Default: no.",
+                        "description": "Whether to accept addresses that were signed in a legacy form, which does not "
+                        "cover all fields. Default: no.",
                         "schema": {"type": ["boolean", "null"]},
                     },
                     "rules_not_before": {
@@ -224,7 +225,7 @@ def get_provider_info() -> dict[str, Any]:
                         "label": "Accepted fields",
                         "description": "Keys of a request's payload that may have a value that was not requested, as "
                         "a list or as comma-separated text: keys that this service fills in, such as tnParticipantID. "
-                        "An unknown key of a link has the link's key before it, such as linkedWallets.owner. "
+                        "Write an unknown key of a link after the link's own key, such as linkedWallets.owner. "
                         "envelope.action accepts an unknown action word. Default: none.",
                         "schema": {"type": ["string", "null"]},
                     },

@@ -1,20 +1,21 @@
 """
 The metrics of this package, sent through Airflow's own metrics.
 
-The metrics go to the backend in Airflow's ``[metrics]`` section: StatsD, Datadog or OpenTelemetry. Without a backend,
-nothing is measured. All names have Airflow's prefix. No setup is needed, except that ``metrics_allow_list``, if you use
-it, must contain ``custody``.
+The metrics go to the backend that is configured in Airflow's section ``[metrics]``: StatsD, Datadog or OpenTelemetry.
+Without a backend, nothing is measured. All names have Airflow's prefix. No setup is needed, except that
+``metrics_allow_list``, if you use it, must contain ``custody``.
 
 With a backend that supports tags, each metric has one name, and tags. Plain StatsD (``statsd_influxdb_enabled`` is off,
 the default) drops tags, so two connections would overwrite each other's gauges. Therefore, only for plain StatsD, the
 values of the tags follow the name, in the order of the tags: ``airflow.custody.health.healthy.custody_default.all``.
-In the values, all characters other than letters, digits, ``_``, ``-`` and ``.`` are replaced by ``_``. Where a value is
-part of a name, its ``.`` is replaced by ``__``. Values are truncated to 60 characters. For example, the connections
-``prod/eu`` and ``prod_eu`` would share their metrics, so choose distinct ids. Names and tags never contain secrets,
-addresses, labels or URLs.
 
-A gauge keeps its last value until a task measures again, so alert on its age as well. If your backend does not report
-the age of a gauge, as with plain StatsD, alert on a lack of calls (``custody.api.calls``). Tasks with different
+In the values of tags, all characters other than letters, digits, ``_``, ``-`` and ``.`` are replaced by ``_``, and
+values are truncated to 60 characters. If a value is part of a name, its ``.`` is also replaced, by ``__``. This may
+make different ids equal: the connections ``prod/eu`` and ``prod_eu`` would share their metrics, so choose distinct ids.
+Names and tags never contain secrets, addresses, labels or URLs.
+
+A gauge keeps its last value until a task measures again, so alert on the gauge's age as well. If your backend, like
+plain StatsD, does not report the age of a gauge, alert on a lack of calls (``custody.api.calls``). Tasks with different
 criteria (``healthy_statuses``, ``require_fresh``) overwrite each other's gauges. On Airflow 2.11, OpenTelemetry only
 exports the first set of tags of each gauge in a process: use StatsD instead.
 
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Three values and a name stay below the 250 characters that Airflow allows.
+# Maximum length of a tag's value. With it, a name and three values stay below the 250 characters that Airflow allows.
 _MAX_VALUE = 60
 # Airflow drops a StatsD metric if its name has any of these characters.
 _NOT_ALLOWED = re.compile(r"[^a-zA-Z0-9_.-]")
@@ -76,16 +77,16 @@ _CALLS = Metric(
     "counter",
     "calls",
     ("conn_id", "operation", "status"),
-    "Calls to the service, including each retry, and calls that were interrupted because the task ended. ``status`` is "
-    "the HTTP status, or ``none`` if the response is missing or incomplete.",
+    "Calls to the service. Each retry counts, and so do calls that were interrupted because the task ended. ``status`` "
+    "is the HTTP status, or ``none`` if the response is missing or incomplete.",
 )
 _HEALTHY = Metric(
     "custody.health.healthy",
     "gauge",
     "1 or 0",
     ("conn_id", "tenant_id"),
-    "1: all checks in the health listing are healthy. 0: a check is not healthy, or the listing is empty, or it could "
-    "not be read for any reason. Sent each time a task reads the listing. ``tenant_id`` is ``all`` if the task has no "
+    "1: all checks in the health listing are healthy. 0: a check is not healthy, or the listing is empty or could not "
+    "be read for any reason. Sent each time a task reads the listing. ``tenant_id`` is ``all`` if the task has no "
     "``tenant_id``.",
 )
 _CREATES = Metric(
@@ -93,9 +94,9 @@ _CREATES = Metric(
     "counter",
     "creates",
     ("conn_id", "kind", "outcome"),
-    "Creates by ``outcome``. ``sent``: sent, with any outcome. ``found``: the response was lost, but the object was "
-    "found. ``unknown``: the outcome is unknown, and a user must decide. ``kind`` is ``whitelisting_request`` or "
-    "``webhook``.",
+    "Creates by ``outcome``. ``sent``: the create was sent, with any result. ``found``: its response was lost, but the "
+    "object was found. ``unknown``: the outcome is unknown, and a user must decide. ``kind`` is "
+    "``whitelisting_request`` or ``webhook``.",
 )
 _PENDING_AGE = Metric(
     "custody.whitelist.oldest_pending_age_seconds",
@@ -110,7 +111,7 @@ _CALLS_READ = Metric(
     "counter",
     "calls",
     ("conn_id",),
-    "New webhook calls for a task or a watcher. Calls that several tasks or watchers read are counted for each.",
+    "New webhook calls that tasks and watchers have read. A call that several of them read is counted for each.",
 )
 
 METRICS = (_CALLS, _HEALTHY, _CREATES, _PENDING_AGE, _CALLS_READ)
@@ -124,7 +125,7 @@ def call_observer(custody_conn_id: str) -> Callable[[Observation], None] | None:
     Return an observer that counts the calls of a client.
 
     :param custody_conn_id: id of the client's connection.
-    :return: an observer for :meth:`CustodyClient.observe`; None: metrics are off.
+    :return: an observer to pass to :meth:`CustodyClient.observe`; None: metrics are off.
     """
     return None if _keeps_tags() is None else partial(_count_call, custody_conn_id)
 
@@ -140,10 +141,10 @@ def measure_health(
     """
     Read a health listing, and send whether the service is healthy.
 
-    All checks in the listing count, regardless of the task's filters. If reading fails, the service counts as not
-    healthy.
+    All checks in the listing are evaluated, regardless of the task's filters. If the listing cannot be read, the
+    service counts as not healthy.
 
-    :param read: reads the listing. Its errors are passed on.
+    :param read: reads the listing. An error that it raises is passed on.
     :param custody_conn_id: id of the connection.
     :param criteria: the task's criteria. Only the tenant, the healthy status words and ``require_fresh`` are used.
     :param is_measured: whether the metric is sent. Default True.
@@ -186,8 +187,8 @@ def pending_listed(custody_conn_id: str, created: Callable[[], Iterable[datetime
     Call this only if all requests of the service were read.
 
     :param custody_conn_id: id of the connection.
-    :param created: returns the creation times of all pending requests, called only if metrics are on. If a creation
-        time is None, the oldest age is unknown, and nothing is sent.
+    :param created: returns the creation times of all pending requests. It is called only if metrics are on. If a
+        creation time is None, the oldest age is unknown, and nothing is sent.
     """
 
     def oldest_age() -> float | None:
@@ -226,7 +227,7 @@ def _keeps_tags() -> bool | None:
         def is_on(option: str, default: bool = False) -> bool:
             return bool(conf.getboolean("metrics", option, fallback=default))
 
-        # Airflow checks the options in the same order.
+        # Check the options in the same order as Airflow.
         if is_on("statsd_datadog_enabled"):
             return is_on("statsd_datadog_metrics_tags", True)
         if is_on("statsd_on"):
@@ -254,7 +255,7 @@ def _emit(metric: Metric, value: Value, *values: str) -> None:
         texts = [_tag_value(each) for each in values]
         name, tags = metric.name, dict(zip(metric.tags, texts, strict=True))
         if not keeps_tags:
-            # Replace dots, because a dot begins another level of the name. Airflow replaces them by "__", too.
+            # Replace dots by "__", like Airflow, because a dot begins a new level of the name.
             name, tags = ".".join([name, *(each.replace(".", "__")[:_MAX_VALUE] for each in texts)]), {}
         if metric.kind == "gauge" and number is not None:
             Stats.gauge(name, max(0, number), tags=tags)
@@ -271,9 +272,7 @@ def _tag_value(value: str) -> str:
 
 def _failed(exception: Exception) -> None:
     """
-    Log that metrics cannot be sent.
-
-    Only the first failure is logged as a warning.
+    Log that metrics cannot be sent: the first time as a warning, then at the level DEBUG.
     """
     global _has_warned
     level, _has_warned = logging.DEBUG if _has_warned else logging.WARNING, True

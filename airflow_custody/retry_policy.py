@@ -1,4 +1,4 @@
-"""Decides which failures are retried, and fails tasks without retries."""
+"""Decide which failures are retried, and fail tasks without retries if a retry cannot help."""
 
 from __future__ import annotations
 
@@ -30,10 +30,11 @@ class CustodyFailException(AirflowFailException):
     """
     Raised when a task fails and a retry cannot help.
 
-    Its text is the whole message, with the advice in further lines. Airflow logs it at the end of the task's log.
+    The exception's text is the whole message, with the advice in further lines. Airflow logs it at the end of the
+    task's log.
 
     :param error: the failure.
-    :param place: beginning of the text. Default: none.
+    :param place: the beginning of the text. Default empty.
     """
 
     def __init__(self, error: CustodyError, place: str = "") -> None:
@@ -50,12 +51,13 @@ class CustodyRetryPolicy(RetryPolicy):
     A retry policy that depends on the type of failure (Airflow 3.3).
 
     A wrong setting, token, role or request fails the task at once, because a retry cannot help. If the service requests
-    a delay (429 or 503 with ``Retry-After``), the next try follows after that delay. All other failures are left to the
-    task's ``retries`` and ``retry_delay``. A task never has more tries than its ``retries`` allow.
+    a delay (429 or 503 with ``Retry-After``), the next try follows after that delay. For all other failures, the task's
+    ``retries`` and ``retry_delay`` apply. A task never has more tries than its ``retries`` allow.
 
     This is the default policy of all operators and sensors. ``retry_policy=None`` does not disable it, because Airflow
-    passes None to a mapped task without a policy. To replace it, set another policy. Tasks then raise the original
-    :class:`CustodyError` instead of ``AirflowFailException``, unless the outcome of a request is unknown.
+    also passes None to a mapped task for which no policy was set. To replace it, set another policy. Tasks then raise
+    the original :class:`CustodyError` instead of ``AirflowFailException``, so that your policy decides, unless the
+    outcome of a request is unknown.
 
     :param min_delay: minimum time to the next try if the service requests a delay. Default 1 second.
     :param max_delay: maximum time to the next try if the service requests a delay. Default 1 hour.
@@ -87,7 +89,7 @@ class CustodyRetryPolicy(RetryPolicy):
         :param try_number: the try that failed; not used.
         :param max_tries: the task's maximum number of tries; not used.
         :param context: the task's context; not used.
-        :return: to fail, to retry after a delay, or to use Airflow's default.
+        :return: the decision to fail, to retry after a delay, or to use Airflow's default.
         """
         if not isinstance(exception, CustodyError):
             return RetryDecision.default()
@@ -110,10 +112,10 @@ _DEFAULT_POLICY = None if RetryPolicy is object else CustodyRetryPolicy()
 
 def use_default_retry_policy(operator: BaseOperator) -> None:
     """
-    Give an operator the default retry policy, unless it has a policy.
+    Give an operator the default retry policy, unless it has a policy of its own.
 
     Call this after ``super().__init__()``, because Airflow passes ``retry_policy=None`` to a mapped task without a
-    policy. Airflow before 3.3 has no retry policies: nothing happens.
+    policy. On Airflow before 3.3, which has no retry policies, this does nothing.
 
     :param operator: the operator.
     """
@@ -122,7 +124,7 @@ def use_default_retry_policy(operator: BaseOperator) -> None:
 
 
 def map_place(context: Any) -> str:
-    """Return the beginning of a mapped instance's messages; empty if not mapped."""
+    """Return the beginning of a mapped task instance's messages; empty if the task is not mapped."""
     index = getattr(context.get("ti"), "map_index", None)
     return "" if index is None or index < 0 else f"map index {index} (counted from 0): "
 
@@ -132,10 +134,10 @@ def failing_task(operator: Any, context: Any) -> Iterator[None]:
     """
     Fail a task without retries if a retry cannot help.
 
-    :class:`CustodyRetryPolicy` makes the same decision, but works only on Airflow 3.3. :class:`CustodyFailException`
-    works on every version. If the user has set another policy, that policy gets the original error and decides. But if
-    the outcome is unknown, the task always fails without retries, because a request that may exist must not be sent
-    again. The raised exception is not chained to another exception.
+    :class:`CustodyRetryPolicy` makes the same decision, but only works on Airflow 3.3. :class:`CustodyFailException`
+        works on every version. If the user has set another policy, that policy gets the original error and decides.
+        However, if the outcome of a request is unknown, the task always fails without retries, because a request that
+        may exist must not be sent again. The raised exception is not chained to another exception.
 
     :param operator: the operator that is being executed.
     :param context: its context.
@@ -148,7 +150,7 @@ def failing_task(operator: Any, context: Any) -> Iterator[None]:
         error = raised
     if error.advice and hasattr(operator, "custody_conn_id"):
         error = error.with_facts(advice=name_connection(error.advice, str(operator.custody_conn_id)))
-    # Compare the types and not the objects, because Airflow copies operators together with their policies.
+    # Compare the policies' types and not the objects, because Airflow copies operators together with their policies.
     policy = getattr(operator, "retry_policy", None)
     users_policy = policy is not None and type(policy) is not CustodyRetryPolicy
     policy_decides = users_policy and not isinstance(error, CustodyOutcomeUnknownError)

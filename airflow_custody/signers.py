@@ -19,11 +19,11 @@ _MARKERS = re.compile(r"-----[A-Z0-9 ]*-----")
 _ATTRIBUTES = re.compile(r"[\w-]{1,64}:\s*[^\s\\]+|\\[nrt]")
 _BASE64 = re.compile(r"[A-Za-z0-9+/=]+")
 _LINE = 64
-# Texts with fewer characters are not masked. A key's last line may have this few characters; the words BEGIN and
-# PRIVATE of a broken header have fewer.
+# Minimum length of a text that is masked. The last line of a key may be this short; the words BEGIN and PRIVATE of a
+# broken header are shorter, and must not be masked.
 _MIN_MASKED = 8
-# Maximum length of a key in characters; a P-256 key has some hundred. Airflow's masker takes longer for each further
-# line.
+# Maximum length of a key in characters. A P-256 key only has some hundred, and each further line to mask makes
+# Airflow's masker slower.
 _MAX_KEY = 16 * 1024
 _HSM_EXTRAS = ("pkcs11_module", "pkcs11_token", "pkcs11_key")
 _PLACE = "The signing key comes from the Airflow connection {!r}."
@@ -32,7 +32,7 @@ _NOT_TEXT = "the connection's Password is not text: put it in quotation marks in
 
 
 def _mask_key(pem: SecretStr) -> None:
-    """Mask a key in logs, whatever its line breaks are."""
+    """Mask a key in logs, however it is broken into lines."""
     for block in _MARKERS.split(pem.get_secret_value()):
         lines = _BASE64.findall(_ATTRIBUTES.sub(" ", block))
         key = "".join(lines)
@@ -79,8 +79,8 @@ class Pkcs11ConnectionSigner(Pkcs11Signer):
     PINs. The worker loads the library and passes the PIN to it, so users who can change the connection can run their
     own library. The connection is read when the task runs.
 
-    In all other respects, this is a :class:`~airflow_custody.client.signers.pkcs11.Pkcs11Signer`. Needs the package's
-    extra ``pkcs11``.
+    In all other respects, this is a :class:`~airflow_custody.client.signers.pkcs11.Pkcs11Signer`. It needs the
+    package's extra ``pkcs11``.
 
     :param signing_conn_id: id of the connection; also the signer's name.
     """

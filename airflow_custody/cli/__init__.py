@@ -1,1 +1,1 @@
-"""The command line: ``custody``, and ``airflow custody`` on Airflow 3.2 and later."""
+"""The command line: ``custody`` and, on Airflow 3.2 and later, ``airflow custody``."""

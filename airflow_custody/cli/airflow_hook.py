@@ -1,4 +1,4 @@
-"""The hook of the command line. It imports Airflow, so import it only for an Airflow connection."""
+"""The hook of the command line. This module imports Airflow, so import it only if an Airflow connection is used."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from airflow_custody.hooks.custody import CustodyHook
 class CommandLineHook(CustodyHook):
     """A hook that finds connections outside of a task, and sends no metrics."""
 
-    # Send no metrics, because they describe Airflow's work, and not the calls of users.
+    # Send no metrics, because metrics describe the work of Airflow's tasks, and not the calls of users.
     sends_metrics = False
 
     @classmethod
@@ -23,9 +23,9 @@ class CommandLineHook(CustodyHook):
         """
         Return a connection from a secrets backend, an environment variable or the database.
 
-        Outside of a task, Airflow 3's hook reads every source except the database. It is tried first, because it does
-        not load the models of the database. It is not used if workers have their own secrets backend, because it would
-        read that backend.
+        Outside of a task, Airflow 3's own hook reads all of these sources except the database. It is tried first,
+        because it does not load the models of the database. It is not used if workers have a secrets backend of their
+        own, because it would read that backend.
         """
         if not (airflow_version.startswith("2.") or conf.get("workers", "secrets_backend", fallback="")):
             with suppress(AirflowNotFoundException):

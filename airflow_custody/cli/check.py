@@ -38,21 +38,21 @@ def check(args: Namespace, output: Output) -> int:
     if the service does not offer an operation that the check needs. The button Test Connection runs the same checks,
     except for the clocks.
 
-    --assumptions also tests the package's assumptions about unpublished details of the service. The tests only read:
+    --assumptions also tests the package's assumptions about unpublished details of the service. These tests only read,
     at most 1,000 requests and 500 webhook calls. An assumption holds only if the data show it. --report writes the
-    results to a new file without values, labels, addresses, ids and hosts, so that they can be sent to others.
+    results to a new file without values, labels, addresses, ids and hosts, so that the file can be sent to others.
 
     JSON: {"ok", "checks": [{"check", "state", "detail", "advice", "code"}], "assumptions": [{"assumption", "state",
     "seen", "advice", "error"}]}. The checks are always settings, reachable, tls, credentials, user, roles, health
-    listing, signatures and clock. After signatures, there are three more, each only if the service offers what it
-    needs: tenant (its configuration, compared with the pins), signer (whether a user with the role
-    WhitelistedAddressApprover, and the user's key, are in the rules; fails only with --role) and chains (the active
-    ones). The states of checks are ok, failed, unknown and not checked. The code is an error code of the documentation,
-    or empty. The states of assumptions are holds, does not hold and cannot tell. Assumptions are
-    null without --assumptions, and if the credentials are not accepted.
+    listing, signatures and clock. After signatures, there may be three more checks, each only if the service offers the
+    operations that it needs: tenant (compares the tenant's configuration with the pins), signer (whether a user with
+    the role WhitelistedAddressApprover, and the user's key, are in the rules; fails only with --role) and chains (lists
+    the active chains). The states of checks are ok, failed, unknown and not checked. The code is an error code of the
+    documentation, or empty. The states of assumptions are holds, does not hold and cannot tell. Without --assumptions,
+    or if the credentials are not accepted, assumptions is null.
     """
     if args.report and not args.assumptions:
-        raise usage_error("--report needs --assumptions", "Give both.")
+        raise usage_error("--report needs --assumptions", "Use both options.")
     for each in args.roles or ():
         _check_role(each)
     checks, assumptions = _run_checks(args)
@@ -80,7 +80,7 @@ def check(args: Namespace, output: Output) -> int:
 
 
 def _run_checks(args: Namespace) -> tuple[dict[str, Check], list[Assumption]]:
-    """Return the results of the checks, and of tested assumptions."""
+    """Return the results of the checks, and of the assumptions (empty if they were not tested)."""
     with ExitStack() as stack:
         try:
             client = stack.enter_context(open_client(args))
@@ -141,16 +141,16 @@ def _write_report(path: str, checks: dict[str, Check], assumptions: list[Assumpt
         ],
     }
     try:
-        # Only a new file is written, because an existing one may hold keys.
+        # Never overwrite an existing file, because it may hold keys.
         write_new_file(path, f"{json.dumps(report, indent=2)}\n".encode())
     except OSError as error:
         why = f"--report: {sanitize(path, 200)} cannot be written: {error.strerror}"
-        raise usage_error(why, "Give the path of a new file.") from None
+        raise usage_error(why, "Choose the path of a new file.") from None
     message(f"{path} has only states, words, counts and codes. Read the words before you attach it to an issue.")
 
 
 def _check_role(given: str) -> None:
-    """Reject an unknown role. A mistyped role would be reported as missing."""
+    """Reject an unknown role, because a mistyped role would be reported as missing."""
     known = sorted({role for needed in ROLES for role in needed.split(" or ")})
     for role in re.split(" or ", given, flags=re.IGNORECASE):
         if missing_roles([role], known):

@@ -1,4 +1,4 @@
-"""The parser of the commands. Airflow loads this at each start, so it imports nothing heavy."""
+"""The parser of the commands. Airflow loads this module at each start, so it imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Parser(argparse.ArgumentParser):
     """
     A parser with short and full help.
 
-    It exits with 1 on wrong usage, and not with argparse's 2, which means changes here.
+    On wrong usage, it exits with 1. argparse itself would exit with 2, which means changes here.
     """
 
     def __init__(self, **keywords: Any) -> None:
@@ -79,14 +79,12 @@ class Parser(argparse.ArgumentParser):
         self, *flags: str, group: argparse._ArgumentGroup | None = None, is_minor: bool = False, **keywords: Any
     ) -> argparse.Action:
         """
-        Add an argument, which must not be empty text.
+        Add an argument. Empty text is refused as its value, because this is often the value of an unset shell variable.
 
-        Empty text is often the value of an unset shell variable.
-
-        :param flags: as in argparse.
-        :param group: the group of the argument. Default: none.
-        :param is_minor: whether only the full help lists it.
-        :param keywords: as in argparse.
+        :param flags: same as in argparse.
+        :param group: the group of the argument. Default None: no group.
+        :param is_minor: whether only the full help lists the argument.
+        :param keywords: same as in argparse.
         """
         if keywords.get("action") in (None, "store", "append"):
             keywords.setdefault("type", _text)
@@ -99,7 +97,7 @@ class Parser(argparse.ArgumentParser):
         return added
 
     def expand_help(self) -> None:
-        """Let the help also have the details, the JSON output and the minor options."""
+        """Extend the help by the details, the JSON output and the minor options."""
         self.description = "\n\n".join(filter(None, (self.description, self.details)))
         self.epilog = None
         for action, text in self._minor:
@@ -111,9 +109,9 @@ class Parser(argparse.ArgumentParser):
         self.exit(ERROR, text)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse arguments. Unknown ones are an error that does not repeat their values: one may be a secret."""
+        """Parse arguments. The error about unknown arguments does not repeat their values, which may be secrets."""
         found, unknown = super().parse_known_args(args, namespace)
-        # A short option may have its value attached.
+        # Keep only two characters of a short option, because its value may be attached to it.
         names = [each.partition("=")[0] if each.startswith("--") else each[:2] for each in unknown if each[:1] == "-"]
         if names:
             hint = _NO_TOKEN_HERE if any(word in name for name in names for word in _SECRETIVE) else ""
@@ -129,7 +127,7 @@ class Parser(argparse.ArgumentParser):
         Unlike argparse, do not repeat an unknown command in the error, because it may be a secret.
         """
         if isinstance(action, argparse._SubParsersAction) and value not in action.choices:
-            raise argparse.ArgumentError(None, f"unknown command; there are: {', '.join(action.choices)}")
+            raise argparse.ArgumentError(None, f"unknown command; the commands are: {', '.join(action.choices)}")
         super()._check_value(action, value)
 
 
@@ -154,8 +152,8 @@ def add_group(commands: Commands, name: str, help: str) -> Commands:
     Add a group of commands for one subject, and return the object to add its commands to.
 
     :param commands: the object to add the group to.
-    :param name: its name.
-    :param help: its subject, in a line.
+    :param name: the group's name.
+    :param help: the group's subject, in one line.
     """
     return commands.add_parser(name, help=help, description=f"{help}.").add_subparsers(
         title="commands", metavar="COMMAND", required=True
@@ -172,14 +170,14 @@ def add_command(
     """
     Add a command, and return its parser.
 
-    :param commands: the object to add it to.
-    :param name: its name.
-    :param help: what it does, in a line.
-    :param run: the function that runs it and returns the exit code. Its docstring is the description. The short help
-        has its first paragraph and its exit codes.
-    :param outputs: the choices of ``--output``. Empty: the command has one form only.
+    :param commands: the object to add the command to.
+    :param name: the command's name.
+    :param help: the purpose of the command, in one line.
+    :param run: the function that runs the command and returns the exit code. Its docstring is the command's
+        description. The short help has only the docstring's first paragraph and the exit codes.
+    :param outputs: the choices of ``--output``. Empty: the command has only one form of output.
     """
-    # With ``python -OO`` there are no docstrings.
+    # Use the help instead if there is no docstring, because the command runs with ``python -OO``.
     paragraphs = (inspect.getdoc(run) or f"{help}.").split("\n\n")
     short = [each for each in paragraphs if each == paragraphs[0] or each.startswith("Exit codes:")]
     parser = commands.add_parser(
@@ -195,6 +193,6 @@ def add_command(
         parser.add_argument("-o", "--output", metavar="FORM", choices=outputs, default=outputs[0], help=text)
     text = "show the text and the traceback of an unexpected error"
     parser.add_argument("--debug", action="store_true", help=text)
-    # Airflow keeps its log off the standard output of commands that have "output".
+    # Set "output" in any case, because Airflow keeps its log off the standard output of commands that have it.
     parser.set_defaults(custody_run=run, **({} if outputs else {"output": "text"}))
     return parser

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 DEFAULT_CONN_ID = "custody_default"
 _FORM: dict[str, Any] = get_provider_info()["connection-types"][0]["conn-fields"]
-#: The settings that have an option, for ``--base-url``. Credentials have none.
+#: The settings that have an option, for use with ``--base-url``. Credentials have no options.
 SETTINGS = tuple(name for name in _FORM if name not in ("auth", "api_key_id"))
-# Names of the options' values in help. Other options have the name of their type.
+# Names of the options' values in the help. For all other options, the name of their type is used.
 _METAVARS = {
     "timeout": "SECONDS",
     "verify": "PATH|false",
@@ -38,9 +38,9 @@ _METAVARS = {
     "accept_fields": "KEYS",
 }
 _GROUP_HELP = (
-    "A command uses an Airflow connection, or a URL with credentials from the environment: CUSTODY_TOKEN; CUSTODY_USER "
-    "and CUSTODY_PASSWORD; or CUSTODY_API_KEY_ID and CUSTODY_API_KEY_SECRET. With "
-    "a URL, the other settings of a connection are options, which --help-all lists."
+    "A command uses an Airflow connection; or a URL (--base-url) with credentials from environment variables, which "
+    "are CUSTODY_TOKEN; CUSTODY_USER and CUSTODY_PASSWORD; or CUSTODY_API_KEY_ID and CUSTODY_API_KEY_SECRET. With a "
+    "URL, the other settings of a connection are options, which --help-all lists."
 )
 
 
@@ -62,7 +62,7 @@ def add_connection_options(parser: Parser) -> None:
 def _option(name: str) -> dict[str, Any]:
     """Return the option for a setting, with the form's description."""
     text = _FORM[name]["description"].removesuffix(".").replace("%", "%%")
-    # An abbreviation keeps its capitals.
+    # Do not change the first letter of an abbreviation, such as URL.
     if text[1:2].islower():
         text = text[0].lower() + text[1:]
     kind = _FORM[name]["schema"]["type"][0]
@@ -78,19 +78,21 @@ def open_client(args: Namespace) -> Iterator[CustodyClient]:
     Yield the client for the arguments of a command.
 
     :param args: the parsed arguments.
-    :raises CustodyConfigurationError: if they contradict each other, or a setting is missing or wrong.
+    :raises CustodyConfigurationError: if the arguments contradict each other, or a setting is missing or wrong.
     """
     if args.base_url is None:
         if given := _given(args):
             raise usage_error(
-                f"{', '.join(given)}: only with --base-url", "An Airflow connection has its own settings."
+                f"{', '.join(given)}: can only be used with --base-url",
+                "Without --base-url, the command uses an Airflow connection. Change the setting there, or also use "
+                "--base-url.",
             )
         # Import Airflow only here, because importing it takes a second, and creates Airflow's home folder.
         from airflow_custody.cli.airflow_hook import CommandLineHook
 
         opened = CommandLineHook(args.conn_id or DEFAULT_CONN_ID).get_conn()
     elif args.conn_id is not None:
-        raise usage_error("--conn-id and --base-url are both given", "Give one of them.")
+        raise usage_error("--conn-id and --base-url are both given", "Use only one of them.")
     else:
         opened = _base_url_client(args)
     with opened as client:
@@ -108,15 +110,17 @@ def read_pins(args: Namespace) -> VerificationPins:
     pin_options = {flag_of(name) for name in PIN_SETTINGS}
     others = [each for each in _given(args, "conn_id", "base_url") if each not in pin_options]
     if others:
-        raise usage_error(f"{', '.join(others)}: not with --from", "The service is not used.")
-    # The URL is required, but not used.
+        raise usage_error(
+            f"{', '.join(others)}: cannot be used with --from", "Remove the option: --from does not use the service."
+        )
+    # ClientSettings requires a URL, but this one is not used.
     settings = {**{name: getattr(args, name) or None for name in PIN_SETTINGS}, "base_url": "https://localhost"}
     if (pins := ClientSettings.parse(settings).pins) is not None:
         return pins
     raise CustodyConfigurationError(
         "--superadmin-keys is missing: pins are never read from the file",
         setting="superadmin_keys",
-        advice="Give --superadmin-keys and --superadmin-minimum.",
+        advice="Set --superadmin-keys and --superadmin-minimum.",
     )
 
 
@@ -162,7 +166,7 @@ def _authentication(args: Namespace) -> Authentication:
     method, names = given[0]
     for name in names:
         if not os.environ.get(name):
-            raise _no_credentials(f"the environment variable {name} is missing", "Set it.")
+            raise _no_credentials(f"the environment variable {name} is missing", "Set this variable.")
     return method(*(os.environ[name] for name in names), source=f"the environment ({', '.join(names)})")
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from airflow_custody.cli.commands import Commands
 
 _PACKAGE = Path(__file__).parent.parent
-# The file that some of the DAGs read. It is copied with them.
+# The whitelist file that some of the DAGs read. It is copied together with them.
 _WHITELIST = "custody_whitelist.yaml"
 
 
@@ -28,10 +28,11 @@ def show_examples(args: Namespace, output: Output) -> int:
 
     Exit codes: 0 listed, copied, or already there with the same content; 1 error.
 
-    Edit the copies: each says at its top what to change, and which connections it needs. A file that exists is never
-    replaced. If it has the same content, it is skipped; if it has other content, nothing is copied.
+    Edit the copies: the text at the top of each lists what to change, and the connections that the DAG needs. An
+    existing file is never replaced. If it has the same content as the example, it is skipped; if it has other content,
+    nothing is copied.
 
-    JSON: a list of {"name", "summary", "path"}. With --to, the path is that of the copy.
+    JSON: a list of {"name", "summary", "path"}. With --to, path is the path of the copy.
     """
     folder = examples_folder()
     texts = _read_examples(folder, args.names)
@@ -50,7 +51,7 @@ def show_examples(args: Namespace, output: Output) -> int:
 
 
 def _read_examples(folder: Path, names: Sequence[str]) -> dict[str, str]:
-    """Return the texts of the named examples, or of all, by file name."""
+    """Return the texts of the named examples (without names: of all examples), by file name."""
     found = {path.name: path for path in sorted(folder.glob("*.py"))}
     files = [f"{name.removesuffix('.py')}.py" for name in names] or [*found]
     if unknown := [name.removesuffix(".py") for name in files if name not in found]:
@@ -85,7 +86,7 @@ def _copy(texts: dict[str, str], folder: Path) -> list[str]:
                 "Delete these files, choose another folder, or name other examples.",
             )
         if existing:
-            message(f"already there, skipped: {', '.join(map(str, existing))}")
+            message(f"skipped, because they already exist: {', '.join(map(str, existing))}")
         new = [copy for copy in copies if copy not in existing]
         for copy in new:
             write_new_file(copy, copies[copy].encode())
@@ -98,5 +99,5 @@ def add_to(commands: Commands, help: str) -> None:
     """Add the command."""
     parser = add_command(commands, "examples", help, show_examples)
     parser.add_argument("names", nargs="*", metavar="NAME", help="examples to list or copy. Default: all")
-    text = "copy them into this folder. It is created if missing"
+    text = "copy the examples into this folder, which is created if missing"
     parser.add_argument("--to", metavar="FOLDER", help=text)

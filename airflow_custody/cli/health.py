@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 # Stands for a status that the service does not report.
 _MISSING = "(missing)"
-# The options that select checks, with their criterion, the name of their value, and their help.
+# The options for the criteria, each with the name of the criterion, the name of its value in the help, and its help.
 _OPTIONS = {
     "--group": ("groups", "NAME", "evaluate only this group"),
     "--component": ("components", "NAME", "evaluate only this component"),
@@ -30,23 +30,23 @@ _OPTIONS = {
 
 def check_health(args: Namespace, output: Output) -> int:
     """
-    Evaluate the service's health checks, and list the names that a health gate can select: groups, components, checks
-    and keys of results.
+    Evaluate the service's health checks. Also list the names that a health operator or sensor can select: groups,
+    components, checks and keys of results.
 
     Exit codes: 0 healthy; 2 not healthy; 1 error, including a selected name that does not exist.
 
-    The verdict is that of the operator CustodyHealthCheckOperator. If a selected name does not exist, all checks of
-    the service are listed.
+    The verdict is the same as that of the operator CustodyHealthCheckOperator. If a selected name does not exist, all
+    checks of the service are listed.
 
     JSON: {"healthy", "total", "unhealthy", "groups": {NAME: {"total", "unhealthy"}}, "groups_not_named", "problems":
     [{"group", "component", "component_id", "check", "tenant_id", "status", "reason", "last_update_date",
     "valid_until_date", "report": {"name", "status", "duration_seconds", "results": {KEY: WORD}, "results_not_named",
     "message", "error", "vaultd_clients": [{"host_port", "connected", "error", "last_ping"}],
-    "vaultd_clients_not_named"}}], "problems_not_named", "oldest_result_age_seconds", "fetched_at", "listed":
-    [{"group", "component", "check", "status", "results": {KEY: WORD}}]}. A value that the service does not report, or
-    that cannot be read, is null. There are at most 50 problems (64 KiB), 50 groups, and 30 results and 5 vaultd
-    clients of a report; the numbers of the rest are in the fields that end in not_named. All checks are listed;
-    identical rows, of several tenants or machines, are merged.
+    "vaultd_clients_not_named"}}], "problems_not_named", "oldest_result_age_seconds", "fetched_at", "listed": [{"group",
+    "component", "check", "status", "results": {KEY: WORD}}]}. A value that the service does not report, or that cannot
+    be read, is null. There are at most 50 problems (64 KiB), 50 groups, and 30 results and 5 vaultd clients for each
+    report; the fields that end in not_named have the numbers of those that are left out. All checks are in listed, but
+    identical rows, for example of several tenants or machines, are merged.
     """
     criteria = HealthCriteria.of(
         tenant_id=args.tenant_id,
@@ -73,7 +73,7 @@ def check_health(args: Namespace, output: Output) -> int:
 
 
 def _row(check: HealthCheck) -> dict[str, Any]:
-    """Return a check's names and status words, as the service sent them."""
+    """Return a check's names and status words as the service sent them."""
     return {
         "group": check.listed_under,
         "component": check.component_name,
@@ -108,6 +108,6 @@ def add_to(commands: Commands, help: str) -> None:
         "--require-fresh",
         action=BooleanOptionalAction,
         default=True,
-        help="an expired result is not healthy. Default: yes",
+        help="whether an expired result counts as not healthy. Default: yes",
     )
     add_connection_options(parser)

@@ -1,4 +1,4 @@
-"""Runs the commands: ``custody``, and ``airflow custody`` on Airflow 3.2 and later."""
+"""Run the commands: ``custody`` and, on Airflow 3.2 and later, ``airflow custody``."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     Run the console script ``custody``.
 
-    :param arguments: its arguments. Default: those of the process.
+    :param arguments: the script's arguments. Default: the arguments of the process.
     :return: the exit code.
     """
     try:
@@ -122,8 +122,8 @@ def run(args: Namespace) -> int:
 
 
 def _report_unexpected(exception: Exception, args: Namespace) -> None:
-    """Report an unexpected error, with its text only if ``--debug`` is given. Credentials are redacted."""
-    text = f"unexpected error: {type(exception).__name__}; --debug shows its text and where it comes from"
+    """Report an unexpected error. Its text is included only with ``--debug``, and credentials in it are redacted."""
+    text = f"unexpected error: {type(exception).__name__}; --debug shows the error's text and traceback"
     if args.debug:
         text = "".join(traceback.format_exception(exception))
     auth: Any = getattr(args, "custody_auth", None)
@@ -138,15 +138,15 @@ def get_airflow_commands() -> list[ActionCommand]:
     """
     Return the commands for ``airflow custody``. Airflow calls this whenever it starts.
 
-    It is one command, whose arguments our own parser reads. Airflow's parser exits with 2 on wrong usage, but 2 means
-    changes here.
+    For Airflow, there is a single command, whose arguments are parsed by this package's own parser: on wrong usage,
+    Airflow's parser exits with 2, but 2 means changes here.
     """
     from airflow.cli.cli_config import ActionCommand, Arg
 
     class Arguments(Arg):
         def add_to_parser(self, parser: ArgumentParser) -> None:
             if "_ARGCOMPLETE" in os.environ:
-                # A shell wants completions, which it finds in the commands of Airflow's own parser.
+                # The shell asks for completions, so add the commands to Airflow's own parser, where they are searched.
                 _add_commands(parser, None)
                 return
 

@@ -1,7 +1,7 @@
 """
-Prints data to standard output, and messages to standard error. Nothing else prints.
+Print data to standard output, and messages to standard error. No other module prints.
 
-On a terminal, lines and tables fit its width, and states are coloured.
+On a terminal, lines and tables fit the terminal's width, and states are coloured.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ Level = Literal["good", "warning", "bad"]
 
 _MAX_SHOWN = 4000
 _COLOURS: dict[Level, str] = {"good": "32", "warning": "33", "bad": "1;31"}
-# A request that the service reports as approved is not green: only signatures prove it.
+# "approved" is left out of the good words, because only signatures prove that a request was approved.
 _WORDS: dict[Level, str] = {
     "good": "ok, success, holds, yes, verified, enabled",
     "warning": "unknown, cannot tell, pending, unsigned, no signatures yet, disabled, cooldown, rejected",
     "bad": "failed, failure, does not hold, unverified, not verified, absent, unreadable",
 }
 _LEVELS: dict[str, Level] = {word: level for level, words in _WORDS.items() for word in words.split(", ")}
-# Columns are separated by two spaces. The last one has at least this width, if it has a longer text.
+# Number of spaces between columns, and minimum width of a last column whose text is wrapped.
 _GAP, _NARROWEST_TEXT = 2, 30
 
 
@@ -49,7 +49,7 @@ class Mark:
     A text with one coloured word.
 
     :param word: the word, such as the name of a state.
-    :param level: its level, which determines the colour; None: no colour.
+    :param level: the word's level, which determines its colour; None: no colour.
     :param before: the text before the word.
     :param rest: the text after the word.
     """
@@ -109,7 +109,7 @@ class Layout:
     def _line(self, mark: Mark) -> Iterator[str]:
         first, *others = split(str(mark), self._width, hanging="  ")
         end = len(mark.before) + len(mark.word)
-        # If the coloured word itself was wrapped, it has no colour.
+        # If a line break falls into the coloured part, leave out the colour.
         is_whole = first[:end] == mark.before + mark.word
         yield f"{mark.before}{self._paint(mark.word, mark)}{first[end:]}" if is_whole else first
         yield from others
@@ -149,9 +149,9 @@ class Layout:
         """
         Yield the lines of a table.
 
-        :param table: its rows of cells, the titles first.
-        :param widths: the widths of the columns, except for the last.
-        :param room: the width of the last column, in which texts are wrapped. None: they are not wrapped.
+        :param table: the table's rows of cells, beginning with the titles.
+        :param widths: the widths of all columns except the last one.
+        :param room: the width of the last column, in which texts are wrapped. None: texts are not wrapped.
         """
         indent = sum(widths) + _GAP * len(widths)
         for *cells, cell in table:
@@ -179,11 +179,11 @@ def paint(text: str, colour: str) -> str:
 
 def split(text: str, width: int | None, *, hanging: str = "") -> list[str]:
     """
-    Split a line between words. A word that is too long stays whole: it may be an address.
+    Split a line between words. A word that is too long stays whole, because it may be an address.
 
     :param text: the line.
     :param width: maximum number of columns. None: the line is not split.
-    :param hanging: white space at the beginning of the second line and those after it.
+    :param hanging: white space at the beginning of all lines after the first one.
     """
     if width is None or len(text) <= width:
         return [text]
@@ -220,17 +220,17 @@ class Output:
         self.form = form
         self._stream = stream
         is_terminal = stream.isatty()
-        # The rule of no-color.org: an empty variable counts as not set.
+        # According to no-color.org, an empty variable counts as not set.
         self._in_colour = is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         # The variable COLUMNS takes precedence over the width of the terminal.
         self._width = max(_MIN_WIDTH, shutil.get_terminal_size().columns) if is_terminal else None
         if isinstance(stream, io.TextIOWrapper):
-            # The data must not depend on the locale.
+            # Always write UTF-8, because the data must not depend on the locale.
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
 
     def data(self, data: Any, view: Any = None) -> None:
         """
-        Print data: as JSON in the form ``json``, otherwise as lines for people.
+        Print data as JSON if the form is ``json``, and otherwise as lines for people.
 
         :param data: plain JSON data and times, for programs. It is printed in ASCII; other characters are escaped.
         :param view: the same data for people, in the form that :meth:`Layout.lines` reads. Default: all of the data.
@@ -259,7 +259,7 @@ class Output:
             self._stream.flush()
         except OSError as error:
             _discard(self._stream)
-            # The reader may have closed the pipe, like ``head``.
+            # Do not report that the reader has closed the pipe, as ``head`` does.
             if not isinstance(error, BrokenPipeError):
                 raise not_writable(error.strerror) from None
 
@@ -272,7 +272,7 @@ def not_writable(why: str | None) -> CustodyError:
 def message(text: object) -> None:
     """Print a message on standard error, on one line. Data and exit code do not depend on whether this succeeds."""
     line = text.shorten() if isinstance(text, CustodyError) else sanitize(text, _MAX_MESSAGE)
-    # With ``file=None``, print would write to standard output.
+    # Use another stream if standard error is closed, because with ``file=None``, print would use standard output.
     stream = sys.stderr or io.StringIO()
     try:
         print(f"custody: {line}", file=stream, flush=True)
@@ -281,7 +281,7 @@ def message(text: object) -> None:
 
 
 def _discard(stream: TextIO) -> None:
-    """Discard what a stream buffers and is sent. Otherwise Python reports its error again, and exits with 120."""
+    """Discard all data of a stream that cannot be written. Otherwise, Python would exit with an error of its own."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, stream.fileno())
     os.close(null)
@@ -292,7 +292,7 @@ def keep_clean(stream: TextIO) -> Iterator[None]:
     """
     Send everything but a command's data to standard error, because Airflow logs to standard output.
 
-    This package's own log shows warnings only: a command reports the rest itself.
+    Of this package's own log, only warnings and errors are shown, because commands report everything else themselves.
 
     :param stream: standard output.
     """
@@ -300,7 +300,7 @@ def keep_clean(stream: TextIO) -> Iterator[None]:
     own = logging.getLogger("airflow_custody")
     level = own.level
     own.setLevel(logging.WARNING)
-    # Handlers that look up standard output for each entry find standard error from here on.
+    # Log handlers that look up standard output for each entry find standard error in its place from here on.
     with redirect_stdout(sys.stderr):
         for name in ("", *logging.root.manager.loggerDict):
             for handler in logging.getLogger(name).handlers:

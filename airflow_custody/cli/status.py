@@ -33,9 +33,9 @@ _COLOURS: dict[OverviewLevel, Level | None] = {
     "waiting": "warning",
     "good": "good",
 }
-# The parts of the requests, with the state of their requests.
+# The lists of requests in an overview, each with the state of its requests.
 _REQUESTS: dict[str, ReportedState] = {"pending": "pending", "unknown": "unknown", "recent": "effective"}
-# Text that other people wrote comes last.
+# Text from other people, such as the label, comes last, so that it cannot imitate other columns.
 _COLUMNS = (
     *("id", "state", "status", "trust", "signatures", "deletion_pending", "action", "created_at", "changed_at"),
     *("chain", "address", "legacy", "problem", "label"),
@@ -50,16 +50,16 @@ def show_status(args: Namespace, output: Output) -> int:
     Its verdict is trouble, attention, waiting (requests have been pending for more than three days, or at least 50
     requests for more than an hour) or healthy.
 
-    Exit codes: 0 no problem (requests may be pending, and webhooks disabled); 2 the service is unhealthy, a request is
-    not verified or not readable, its state is not known, the service counts requests that it does not return (hidden),
-    or a webhook is cooling down; 1 error, or no problem was found but a part could not be read.
+    Exit codes: 0 no problem (pending requests and disabled webhooks are not problems); 2 the service is unhealthy, a
+    request is not verified or not readable, a request's state is unknown, the service counts requests that it does not
+    return (hidden), or a webhook is cooling down; 1 error, or no problem was found but a part could not be read.
 
     The page Custody in Airflow's UI shows the same.
 
-    With pinned keys, all listed requests except rejected ones are verified. Those that fail come first.
+    With pinned keys, all listed requests except rejected ones are verified. Requests that fail are listed first.
 
-    A part that cannot be read does not hide the others. It is not an error if the service does not offer a part other
-    than health. A part other than health and requests is left out if the user lacks the role for it.
+    If a part cannot be read, the other parts are still shown. If the service does not offer a part, this is not an
+    error, except for health. If the user lacks the role for a part, it is left out, except for health and requests.
 
     All requests are read, with one call for each hundred. A call takes at most 10 s and is not repeated, even if
     --timeout and --max-retries allow more.
@@ -91,7 +91,7 @@ def show_status(args: Namespace, output: Output) -> int:
         del data["requests"]["value"]["listed"]
     if (health := overview.health.value) is not None:
         data["health"]["value"] = health.to_json()
-    # A part that is not offered, or not for this user's roles, is not known to be well.
+    # If a part could not be read, do not report that all is well.
     is_complete = all(part.value is not None for part in parts.values())
     where = f" at {overview.base_url}, at {overview.read_at:%Y-%m-%d %H:%M:%S} UTC"
     view = [
@@ -109,7 +109,7 @@ def show_status(args: Namespace, output: Output) -> int:
 
 
 def _view_part(name: str, part: Section[Any]) -> Any:
-    """Return a part for people. If it was not read, a line above reports why."""
+    """Return a part for people. If it could not be read, a line above it says why."""
     value = part.value
     if value is None:
         return "not offered" if part.not_offered else "not read"
@@ -122,7 +122,7 @@ def _view_part(name: str, part: Section[Any]) -> Any:
     if name == "approvals":
         return ", ".join(value.texts) or "none"
     if name == "webhooks":
-        # Problems are among the lines above.
+        # Problems of webhooks are reported by the lines above.
         rows = [{"id": each.id, "type": each.type, "status": as_state(each.status), "url": each.url} for each in value]
         return rows or "none"
     return vars(value) if value.newest_id else "none"
@@ -152,7 +152,7 @@ def describe_paths(row: RequestRow) -> str:
     """
     Return the present and the required signatures of each group, such as ``1/1 first, 0/1 second``.
 
-    ``or`` separates the ways to sign the request.
+    ``or`` separates the alternative combinations of groups that may sign the request.
 
     :param row: the request.
     """

@@ -1,4 +1,4 @@
-"""The command ``whitelist verify``: verifies by signatures, and writes and reads evidence."""
+"""The command ``whitelist verify``: verifies a whitelist by signatures, and writes and reads evidence."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ def verify(args: Namespace, output: Output) -> int:
     Verify the service's whitelist by signatures, against the pinned keys. A request is verified if enough users
     signed its text, under rules that the pinned super-administrators signed.
 
-    Exit codes: 0 all are verified, or there are none; 2 a request is not verified, an id is not listed, a pending
-    request has an invalid signature, or the service counts requests that it does not return (hidden); 1 error,
+    Exit codes: 0 all requests are verified, or there are none; 2 a request is not verified, an id is not listed, a
+    pending request has an invalid signature, or the service counts requests that it does not return (hidden); 1 error,
     including missing pins.
 
-    All requests are verified, or those given by --id. For a pending request, the users with valid signatures are
-    listed. Requests that the service reports as rejected are only counted. Signatures cannot show later deletions,
-    requests that the service neither returns nor counts, or requests that were removed from a file.
+    By default, all requests are verified; with --id, only the given ones. For a pending request, the users with valid
+    signatures are listed. Requests that the service reports as rejected are only counted. Signatures cannot show later
+    deletions, requests that the service neither returns nor counts, or requests that were removed from a file.
 
-    --evidence adds to the JSON all data that are needed to verify again. --from verifies this evidence without the
-    service. The pins then come from options, never from the file, and the rest of the file is not read. In a DAG,
-    CustodyVerifyWhitelistOperator writes such files. A file in an object storage, such as s3://CONN_ID@bucket/key, is
-    read with its Airflow connection.
+    With --evidence, the JSON also contains all data that are needed to verify the requests again. --from verifies this
+    evidence without the service. The pins then come from options, never from the file, and the rest of the file is not
+    read. In a DAG, CustodyVerifyWhitelistOperator writes such files. A file in an object storage, such as
+    s3://CONN_ID@bucket/key, is read with its Airflow connection.
 
     JSON: {"verified_at", "service": {"base_url", "tenant_id"} (null with --from), "file": {"name", "sha256"} (null
     without --from), "pins": {"superadmin_keys", "fingerprints", "superadmin_minimum", "networks",
@@ -49,9 +49,9 @@ def verify(args: Namespace, output: Output) -> int:
     "wallet_path", "path": [{"group_id", "minimum", "user_ids"}]}], "user_ids", "rules": {"sha256", "timestamp", "date",
     "signed_by"}}], "evidence": {"rules": [{"rulesContainer", "rulesSignatures"}], "rules_in_force", "rows": [{"id",
     "listed", "envelope", "rules"}], "hidden"} (null without --evidence), "duplicates": [[ID]]}. The states are
-    verified, unverified, pending, rejected and absent. The status is as the service sent it. The fields are those of
-    the signed text only; a value that is not proved is null. The rules in force were used for pending rows without
-    rules of their own. Duplicates are verified requests for one destination.
+    verified, unverified, pending, rejected and absent. The status is the service's own word. The fields are only those
+    of the signed text; a value that is not proved is null. rules_in_force is used for pending rows without rules of
+    their own. Each list in duplicates has the ids of verified requests for the same destination.
     """
     if args.evidence and output.form != "json":
         raise usage_error("--evidence needs -o json", "Evidence is written as JSON.")

@@ -31,7 +31,7 @@ def list_webhooks(args: Namespace, output: Output) -> int:
 
     Exit codes: 0 listed, even if there are none; 1 error.
 
-    Only scheme, host and port of a URL are shown, because the rest may be a secret.
+    Only scheme, host and port of a webhook's URL are shown, because the rest may be a secret.
 
     JSON: a list of {"id", "type", "status", "url", "timeout_until", "created_at", "updated_at"}, as the service sends
     them. A value that the service does not send is null.

@@ -51,13 +51,13 @@ if TYPE_CHECKING:
     from airflow_custody.client.whitelist.plans.plan import WhitelistPlan
     from airflow_custody.overview.models import RequestRow
 
-#: The limits of ``PlanLimits``. For each, there is an option with the same name, this type and this help.
+#: The limits in ``PlanLimits``. Each has an option with the same name, and with this type and help.
 LIMITS: dict[str, tuple[Callable[[str], Any], str]] = {
     "max_creates": (int, "maximum number of creations. Default: 100"),
     "max_deletes": (int, "maximum number of deletions. Default: 10"),
     "max_delete_percent": (float, "maximum percentage of deletions. Default: 30"),
 }
-# The fields of the row that are shown. Address and label are shown as part of the payload.
+# The fields of a request's row that are shown. Address and label are left out, because the payload contains them.
 _ROW_FIELDS = (
     *("id", "state", "status", "trust", "problem", "legacy", "deletion_pending", "action"),
     *("created_at", "changed_at", "paths"),
@@ -104,7 +104,7 @@ def _read_file(args: Namespace, name: str) -> WhitelistFile:
     if name != "-":
         return read_whitelist_file(name, check_addresses=args.check_addresses)
     if args.format is None:
-        raise usage_error("--format is missing: standard input has no file name", "Give yaml, json or csv.")
+        raise usage_error("--format is missing: standard input has no file name", "Set it to yaml, json or csv.")
     if getattr(args, "token_stdin", False):
         raise usage_error("--token-stdin: standard input is already used for the file", "Set CUSTODY_TOKEN instead.")
     data = sys.stdin.buffer.read(MAX_FILE_BYTES + 1) if sys.stdin is not None else b""
@@ -133,11 +133,12 @@ def plan(args: Namespace, output: Output) -> int:
     """
     Compare a whitelist file with the service, and print the changes that applying it would make. Nothing is changed.
 
-    Exit codes: 0 no changes; 2 the service differs from the file; 1 error, or the plan is over a limit. A plan over a
-    limit, or with new requests on a chain that the service lists as not enabled, is still printed in full.
+    Exit codes: 0 no changes; 2 the service differs from the file; 1 error, or the plan is over a limit. A plan that is
+    over a limit, or has new requests on a chain that the service lists as not enabled, is still printed in full.
 
-    The operator CustodyApplyWhitelistPlanOperator applies a plan, by its hash. With pinned keys, requests
-    that signatures do not prove are reported as unverified. They count as a change, but applying does not touch them.
+    The operator CustodyApplyWhitelistPlanOperator applies a plan, which it identifies by its hash. With pinned keys,
+    requests that signatures do not prove are reported as unverified. They count as changes, but applying the plan does
+    not touch them.
 
     A plan task applies a large plan in parts. Without --at-most, this command prints the whole plan. The plan hash
     equals a task's only if both have the same number of operations: "500 of 3,000 operations" is --at-most 500.
@@ -149,14 +150,14 @@ def plan(args: Namespace, output: Output) -> int:
     unverified. The action is create, delete or null.
     """
     settings = _plan_settings(args)
-    # If an option is not given, the limit has its default.
+    # If an option was not used, args lacks its name, and the limit keeps its default.
     limits = PlanLimits(**{name: getattr(args, name) for name in (*LIMITS, "must_keep") if hasattr(args, name)})
     try:
         file = _read_file(args, args.file)
     except WhitelistFileError as error:
         for each in _fault_lines(args.file, error):
             message(each)
-        message(f"{args.file}: {count_faults(error.faults)}; the service was not asked {label(error.code)}")
+        message(f"{args.file}: {count_faults(error.faults)}; the service was not read {label(error.code)}")
         return ERROR
     if file.unchecked_text:
         message(file.unchecked_text)
@@ -170,7 +171,7 @@ def plan(args: Namespace, output: Output) -> int:
         except CustodyRequestError as error:
             refusal = error
         found = replace(found, warnings=tuple(filter(None, [*warnings, file.unchecked_text]))).first(args.at_most)
-        # A plan whose chains are refused is printed, too.
+        # Print the plan even if its chains are refused.
         _print_plan(found, faults, output, all_rows=args.all)
         for each in warnings:
             message(each)
@@ -214,14 +215,14 @@ def dump(args: Namespace, output: Output) -> int:
     """
     Print the service's whitelist as a YAML file, to start a whitelist file.
 
-    Exit codes: 0 the file is complete; 1 something is missing or cannot be written exactly. It is reported on standard
-    error and at the top of the file.
+    Exit codes: 0 the file is complete; 1 a request is missing or cannot be written exactly. Such requests are reported
+    on standard error and at the top of the file.
 
-    Pending requests are included with a comment; rejected ones are left out. If there are several requests for one
+    Pending requests are included with a comment; rejected requests are left out. If there are several requests for one
     destination, the file has one of them, and a comment with the ids of the others. With pinned keys, unverified
     requests are left out.
 
-    Do not plan with --prune from an incomplete file, because the missing requests would be deleted.
+    Do not plan with --prune from an incomplete file, because the plan would delete the requests that it lacks.
     """
     with open_client(args) as client:
         dumped = dump_snapshot(read_snapshot(client), service_name(client))
@@ -236,12 +237,13 @@ def dump(args: Namespace, output: Output) -> int:
 
 def show(args: Namespace, output: Output) -> int:
     """
-    Show one whitelisting request: state, signed content, signatures and history. With pinned keys, also whether
-    signatures prove that it is whitelisted.
+    Show one whitelisting request: its state, content, signatures and history. With pinned keys, also show whether
+    signatures prove that its address is whitelisted.
 
     Exit codes: 0 shown; 1 error, including a request that does not exist, or whose content cannot be used.
 
-    The request's page in Airflow's UI shows the same. Content that cannot be used is not shown.
+    The request's page in Airflow's UI shows the same. Content is not shown if it cannot be used, for example because it
+    does not match its hash.
 
     JSON: {"id", "state" (effective, pending, rejected or unknown), "status" (as the service sent it), "trust"
     (verified; unsigned: it has no signatures; unverified; not checked: no keys are pinned, or it was rejected),
@@ -287,15 +289,16 @@ def delete(args: Namespace, output: Output) -> int:
 
     Exit codes: 0 deleted, or the request does not exist; 1 error, or the deletion was not confirmed.
 
-    An address in effect can then no longer be used, unless another request for it is in effect.
+    If the request was in effect, its address can no longer be used after the deletion, unless another request for the
+    address is in effect.
 
-    JSON: {"id", "deleted", "state", "chain", "address", "label"}. deleted is false if the request did not exist, or
-    if the deletion was not confirmed. The state before the deletion is effective, pending, rejected or unknown. The
-    state and the values after it are null if the request did not exist.
+    JSON: {"id", "deleted", "state", "chain", "address", "label"}. deleted is false if the request did not exist, or if
+    the deletion was not confirmed. The state before the deletion is effective, pending, rejected or unknown. state,
+    chain, address and label are null if the request did not exist.
     """
     request_id, comment = check_request_id(args.id, "ID"), check_text("--comment", args.comment)
     if not args.yes and not (sys.stdin and sys.stdin.isatty()):
-        raise usage_error("cannot ask for confirmation: standard input is not a terminal", "Give --yes.")
+        raise usage_error("cannot ask for confirmation: standard input is not a terminal", "Use --yes.")
     data = {"id": request_id, "deleted": False, **dict.fromkeys(("state", "chain", "address", "label"))}
     with open_client(args) as client:
         if status_if_exists(client, request_id) is None:
@@ -315,9 +318,9 @@ def delete(args: Namespace, output: Output) -> int:
 
 def _is_confirmed(request_id: str, row: RequestRow, base_url: str) -> bool:
     """
-    Show a request, and ask whether to delete it.
+    Show a request, and ask the user whether to delete it.
 
-    The question itself contains no text from the service.
+    The question itself contains no text from the service, so that such text cannot change its meaning.
     """
     for name, value in (("label", row.label), ("chain", row.chain), ("address", row.address)):
         message(f"{name}: {escape(value[:300])}")
@@ -345,9 +348,9 @@ def _number(kind: Callable[[str], Any], low: int = 0) -> Callable[[str], Any]:
 
 
 def _add_file(parser: Parser, name: str, **keywords: Any) -> None:
-    text = "whitelist file. -: standard input"
+    text = "whitelist file, or - for standard input"
     parser.add_argument(name, metavar="FILE", help=text, **keywords)
-    text = "format of standard input"
+    text = "format of the file on standard input"
     parser.add_argument("--format", choices=("yaml", "json", "csv"), help=text)
     parser.add_argument(
         "--check-addresses",
@@ -367,7 +370,7 @@ def add_to(commands: Commands, help: str) -> None:
     parser.add_argument("--prune", action="store_true", help="plan to delete duplicates, and requests not in the file")
     text = "plan to replace requests that differ from their row"
     parser.add_argument("--replace", action="store_true", help=text)
-    text = "only this blockchain, customer_id or visibility_group_id"
+    text = "plan only rows and requests with this blockchain, customer_id or visibility_group_id"
     parser.add_argument("--only", metavar="KEY=VALUE", action="append", help=text)
     parser.add_argument("--all", action="store_true", help="also show unchanged rows")
     for name, (kind, text) in LIMITS.items():
@@ -390,7 +393,7 @@ def add_to(commands: Commands, help: str) -> None:
     add_connection_options(parser)
     parser = add_command(group, "verify", "Verify the service's whitelist by signatures", verify)
     parser.add_argument("--id", dest="ids", metavar="ID", action="append", help="id of a request. Default: all")
-    text = "with -o json: include the data to verify again"
+    text = "with -o json: include the data that are needed to verify again"
     parser.add_argument("--evidence", action="store_true", help=text)
     text = "verify the evidence in this file, without the service"
     parser.add_argument("--from", dest="file", metavar="FILE", help=text)

@@ -1,7 +1,5 @@
 """
-Checks of arguments. Errors name the parameter.
-
-They check the type of each value, and the range of each number.
+Checks of arguments: the type of each value, and the range of each number. Errors name the parameter.
 """
 
 from __future__ import annotations
@@ -14,26 +12,24 @@ from airflow_custody.client.text import lost_fault, sanitize
 
 #: The largest id, because the service's ids are 64-bit integers.
 MAX_ID = 2**63 - 1
-#: The longest accepted time in seconds, about 30 years.
+#: The longest accepted duration in seconds, about 30 years.
 MAX_SECONDS = 1e9
 #: Maximum number of rows on one page of the service, and of objects in one batch.
 MAX_PAGE_SIZE = 100
-#: Seconds that may pass until the service's listings include a change.
+#: How long, in seconds, the service's listings may lag behind a change.
 LOOKUP_WAIT = 30.0
-#: Advice for text that native rendering has converted to another type. The filter ``| string`` does not prevent that.
+#: Advice for text that native rendering has converted to another type. The filter ``| string`` does not prevent this.
 NATIVE_RENDERING = (
-    " (give it as text. In a DAG with render_template_as_native_obj=True, Airflow converts text that looks like Python "
-    "into a value. There, {{ ... | tojson }}, literal('...') and an upstream task's text remain text)"
+    " (pass it as text. In a DAG with render_template_as_native_obj=True, Airflow converts rendered text that looks "
+    "like a Python value. In such a DAG, {{ ... | tojson }}, literal('...') and an upstream task's text remain text)"
 )
-# The texts that a template renders for None: without a filter, and with the filter ``tojson``.
+# The texts to which a template renders None: without a filter, and with the filter ``tojson``.
 _RENDERED_NONE = ("None", "null")
 
 
 def describe(value: object) -> str:
     """
-    Describe a value and its type briefly.
-
-    For an unknown type, the description contains only the type.
+    Describe a value and its type briefly; only its type if the type is unknown.
     """
     kind = sanitize(type(value).__name__, 40)
     if value is None:
@@ -55,9 +51,7 @@ def text_fault(value: object) -> str | None:
 
 def identifier_fault(value: object) -> str | None:
     """
-    Explain why a value is not an id; None if it is.
-
-    An id is text or a whole number.
+    Explain why a value is not an id (text or a whole number); None if it is one.
     """
     if isinstance(value, int) and not isinstance(value, bool):
         return None if 0 <= value <= MAX_ID else f"must be an id, not {describe(value)}"
@@ -68,12 +62,12 @@ def identifier_fault(value: object) -> str | None:
 
 def check_text(name: str, value: object, error: type[CustodyError] = CustodyRequestError) -> str:
     """
-    Return a text that must not be empty.
+    Check that a value is text that is not empty, and return it.
 
     :param name: the parameter's name.
     :param value: its value.
     :param error: type of the error to raise. Default :class:`CustodyRequestError`.
-    :raises CustodyError: of that type, if the value is not text or is blank; ``setting`` names the parameter.
+    :raises CustodyError: (of the given type) if the value is not text or is blank; ``setting`` names the parameter.
     """
     if not isinstance(value, str):
         hint = "" if value is None else NATIVE_RENDERING
@@ -91,9 +85,9 @@ def _wrong(error: type[CustodyError], name: str, why: str) -> CustodyError:
 
 def check_identifier(name: str, value: object, error: type[CustodyError] = CustodyRequestError) -> str:
     """
-    Return an id as text.
+    Return an id, which may be text or a whole number, as text.
 
-    It may be text or a whole number. Raises like :func:`check_text`.
+    Parameters and errors are those of :func:`check_text`.
     """
     fault = identifier_fault(value)
     if fault is not None:
@@ -113,7 +107,7 @@ def check_names(
     :param value: its value.
     :param error: type of the error to raise.
     :param may_be_empty: whether an empty list is accepted. Default False.
-    :raises CustodyError: of that type for any other value; ``setting`` names the parameter.
+    :raises CustodyError: (of the given type) for any other value; ``setting`` names the parameter.
     """
     if value is None:
         return None
@@ -129,9 +123,9 @@ def check_names(
 
 def check_flag(name: str, value: object) -> bool:
     """
-    Return a flag, given as a bool or as rendered text.
+    Return a flag that is given as a bool, or as text from a template.
 
-    Raises like :func:`check_text`.
+    Errors are those of :func:`check_text`.
     """
     if isinstance(value, str) and value.strip().lower() in ("true", "false"):
         return value.strip().lower() == "true"
@@ -144,7 +138,7 @@ def check_seconds(name: str, value: object, error: type[CustodyError] = CustodyR
     """
     Return a number of seconds, from zero to :data:`MAX_SECONDS`.
 
-    Raises like :func:`check_text`.
+    Parameters and errors are those of :func:`check_text`.
     """
     if not _is_number(value) or not 0 <= value <= MAX_SECONDS:  # type: ignore[operator]
         raise _wrong(error, name, f"must be a number of seconds, not {describe(value)}")
@@ -152,7 +146,7 @@ def check_seconds(name: str, value: object, error: type[CustodyError] = CustodyR
 
 
 def check_time(name: str, value: object, error: type[CustodyError] = CustodyRequestError) -> float:
-    """Return a Unix time in seconds; raises like :func:`check_text`."""
+    """Return a Unix time in seconds; parameters and errors are those of :func:`check_text`."""
     if not _is_number(value) or not 0 <= value < 1e12:  # type: ignore[operator]
         raise _wrong(error, name, f"must be a Unix time in seconds, not {describe(value)}")
     return float(value)  # type: ignore[arg-type]
@@ -177,9 +171,7 @@ def _is_number(value: object) -> bool:
 
 def is_missing(value: object) -> bool:
     """
-    Tell whether a value is None, or a rendered None.
-
-    A template renders None as the text ``None`` or ``null``.
+    Tell whether a value is None, or one of the texts to which a template renders None: ``None`` or ``null``.
     """
     return value is None or (isinstance(value, str) and str.__str__(value).strip() in _RENDERED_NONE)
 
@@ -193,7 +185,8 @@ def refuse_missing(name: str, value: object, *, advice: str = "") -> None:
     :param name: the parameter's name, as written in a DAG file.
     :param value: the parameter's value when the task runs.
     :param advice: advice about None, for the error.
-    :raises CustodyRequestError: if it is None, the text ``None`` or ``null``, or a list that contains such a value.
+    :raises CustodyRequestError: if the value is None, the text ``None`` or ``null``, or a list that contains one of
+        these.
     """
     if value is None:
         why = "is None: check the DAG file, the template or the upstream task; nothing is sent"
@@ -204,5 +197,5 @@ def refuse_missing(name: str, value: object, *, advice: str = "") -> None:
     if isinstance(value, (list, tuple, set, frozenset)):
         for index, each in enumerate(value):
             if each is None or isinstance(each, str):
-                # A set has no positions.
+                # Give no position for a member of a set, because sets have no order.
                 refuse_missing(name if isinstance(value, (set, frozenset)) else f"{name}[{index}]", each)

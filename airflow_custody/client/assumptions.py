@@ -1,4 +1,4 @@
-"""The package's assumptions about the service, checked with reads only."""
+"""Check the package's assumptions about the service, using only reads."""
 
 from __future__ import annotations
 
@@ -36,11 +36,12 @@ _Verdict = tuple[AssumptionState, dict[str, Any], str]
 
 #: Maximum numbers of requests and of webhook calls to read.
 MAX_REQUESTS, MAX_CALLS = 1000, 500
-# Rows per page, and rows to read. Each page begins with the last row of the previous page, so these are ten pages.
+# Number of rows per page, and number of rows to read. Pages overlap by one row, so these are ten pages.
 _PAGE_SIZE, _MAX_PAGED = 3, 20
 # An id that no service has assigned.
 _NO_REQUEST = str(2**62)
-# In seconds. A response's Date has no fractions, so it seems up to one second behind.
+# Maximum number of seconds that the service's clock may be behind. A response's Date has no fractions of a second, so
+# the clock may seem to be up to one second behind.
 _MAX_BEHIND = 2.0
 _WORD = re.compile("[A-Za-z][A-Za-z_-]{0,29}")
 _MAX_WORDS = 20
@@ -55,9 +56,10 @@ class Assumption:
     An assumption about the service, and the evidence from reads.
 
     :param assumption: its name.
-    :param state: ``holds``, only with evidence; ``does not hold``; ``cannot tell``.
+    :param state: ``holds`` (only with evidence), ``does not hold`` or ``cannot tell``.
     :param seen: the evidence: words that the service uses, names of operations, counts, times, yes or no, and codes of
-        errors and statuses. It contains no label, address, id or host, and no other value of a request.
+        errors and statuses. It contains no label, address, id, host or other value of a request, so that it can be
+        published.
     :param advice: advice about the result. Default empty.
     :param error: the text of the error that prevented a judgement. Default empty.
     """
@@ -72,9 +74,7 @@ class Assumption:
 @dataclass
 class _Found:
     """
-    The results of the reads.
-
-    The error of a failed read is in ``errors``, under the operation's name.
+    The results of the reads. If a read failed, its error is in ``errors``, under the operation's name.
     """
 
     client: CustodyClient
@@ -116,10 +116,10 @@ def check_assumptions(client: CustodyClient) -> list[Assumption]:
     """
     Check the package's assumptions about the service. Nothing is written.
 
-    It reads at most 1,000 requests and 500 webhook calls. An assumption holds only with evidence. If nothing is listed,
-    its state is ``cannot tell``.
+    At most 1,000 requests and 500 webhook calls are read. An assumption only holds if there is evidence for it. If the
+    service lists nothing, the state is ``cannot tell``.
 
-    :param client: the client. With pinned keys, signatures are verified.
+    :param client: the client. If it has pinned keys, signatures are verified.
     :return: the assumptions, in the order of the documentation.
     """
     found = _Found(client, Snapshot({}, client.settings))
@@ -232,7 +232,7 @@ def _makers(found: _Found) -> _Verdict:
         "kinds of this user's ids": sorted(kind for kind, _ in found.own_ids),
     }
     if not found.own_ids or not all(made):
-        advice = "After a lost response, the request is not sent again: a user must decide whether it had an effect."
+        advice = "If a response is lost, the request is not sent again, and a user must find out whether it exists."
         return "does not hold", seen, advice
     return "holds" if own else "cannot tell", seen, ""
 
@@ -311,7 +311,7 @@ def _clock(found: _Found) -> _Verdict:
     dated = [(each.received_at - each.date) for each in found.observations if each.date and (each.status or 500) < 400]
     if not dated:
         return "cannot tell", {"responses with a date": 0}, ""
-    # Use the median, because one response may be slow, and replicas may have different clocks.
+    # Use the median, because some responses may be slow, and replicas of the service may have different clocks.
     behind = median_high(dated).total_seconds()
     seen = {"seconds that the service is behind": round(behind)}
     if behind > _MAX_BEHIND:

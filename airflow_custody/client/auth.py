@@ -31,9 +31,9 @@ from airflow_custody.client.text import sanitize
 from airflow_custody.client.wire import TypedDict
 
 DEFAULT_SOURCE = "the 'auth' given to CustodyClient"
-# Keep replaced tokens, because a service may still echo them.
+# Maximum number of replaced tokens that are still redacted, because a service may echo them.
 _MAX_TOKENS = 200
-# A token is replaced this long before it expires.
+# How long before its expiry a token is replaced.
 _MARGIN_SECONDS = 60.0
 # Statuses of the service itself that refuse a sign-in only temporarily.
 _TEMPORARY_STATUSES = (408, 429)
@@ -58,14 +58,14 @@ class Authentication(ABC):
     """
     The base of all ways to authenticate.
 
-    It puts credentials on requests, and keeps them out of everything else.
+    An object of this class adds credentials to requests, and keeps them out of all other texts.
 
     :param source: place of the credentials, for error messages.
     """
 
     #: Advice to the user when the service does not accept the credentials.
     advice = ""
-    #: Whether credentials are valid only briefly, because they sign the time.
+    #: Whether credentials are only valid for a short time, because they contain a signature over the current time.
     signs_time = False
 
     def __init__(self, *, source: str) -> None:
@@ -85,9 +85,7 @@ class Authentication(ABC):
 
     def hide_token(self, token: SecretStr) -> None:
         """
-        Hide a token that will be replaced.
-
-        The last 200 tokens stay hidden.
+        Redact a token that will be replaced, until 200 further tokens were hidden.
         """
         if token not in self._tokens:
             self._tokens = (*self._tokens[1 - _MAX_TOKENS :], token)
@@ -103,17 +101,13 @@ class Authentication(ABC):
 
     def renew(self, request: PreparedRequest) -> bool:
         """
-        Tell whether to repeat a request after a 401.
-
-        It is sent once more, with newer credentials.
+        Tell whether to send a request once more after a 401, with newer credentials.
         """
         return False
 
     def redact(self, text: object, limit: int = 300) -> str:
         """
-        Return text from outside in a form for messages.
-
-        Secrets in it are replaced, then it is cut to the limit.
+        Return text from outside in a form for messages: secrets are replaced, then the text is cut to the limit.
         """
         secrets = (each.get_secret_value() for each in (*self._secrets, *self._tokens))
         return sanitize(redact(str(text), secrets), limit)
@@ -134,7 +128,7 @@ class BearerToken(Authentication):
     def __init__(self, token: str | SecretStr, *, source: str = "the 'token' given to CustodyClient") -> None:
         super().__init__(source=source)
         token = _wrapped(token)
-        # No token contains white space; a file or a secrets backend may add a line break.
+        # Remove white space, because a file or a secrets backend may add a line break, and no token contains any.
         self._token = SecretStr(token.get_secret_value().strip())
         if fault := _token_fault(self._token):
             raise _missing("token", f"the API token {fault}")
@@ -183,7 +177,7 @@ class ApiKey(Authentication):
         self._key = b""
         with suppress(ValueError):
             self._key = bytes.fromhex(secret.get_secret_value())
-        # Raised outside of "except", so that the caught exception is not chained.
+        # Raise the error outside of "except", so that the caught exception, which may quote the secret, is not chained.
         if not self._key:
             raise _missing("secret", "the API key's secret is missing, or not hexadecimal")
         self._key_id = key_id
@@ -193,12 +187,12 @@ class ApiKey(Authentication):
         self.hide(base64.b64encode(self._key).decode())
         self.advice = (
             f"The API key's id or secret (from {source}) is wrong, or the key was revoked. Or this machine's clock is "
-            "wrong, because signatures cover the time. Or a gateway changes the request's host or path, which "
-            "signatures also cover; it must pass them on unchanged."
+            "wrong: signatures cover the time. Or a gateway changes the request's host or path, which signatures also "
+            "cover: the gateway must pass them on unchanged."
         )
 
     def apply(self, request: PreparedRequest, transport: Any) -> None:
-        """Sign a request; without a body, its content type is removed."""
+        """Sign a request. If it has no body, remove its content type."""
         if not request.body:
             request.headers.pop("Content-Type", None)
         request.headers["Authorization"] = self.authorization(
@@ -238,22 +232,20 @@ class ApiKey(Authentication):
 
 class PasswordSignIn(Authentication):
     """
-    Authentication with a user name and a password.
-
-    The service exchanges them for a token.
+    Authentication with a user name and a password, which the service exchanges for a token.
 
     The token is fetched before the first request. It is replaced one minute before it expires, or when the service no
     longer accepts it. A user with two-factor authentication cannot sign in unattended.
 
-    A refused password is not sent again, so that the account does not get locked. After the service itself has refused
-    it (a 4xx other than 408 and 429), each later request with this object raises the same error, and nothing is sent.
-    After any other failure, the next request signs in again. One thread signs in at a time. Other threads wait, at most
-    for the time-out.
+    A refused password is not sent again, so that the account does not get locked: after the service itself has refused
+    the password (with a 4xx other than 408 and 429), each later request with this object raises the same error, and
+    nothing is sent. After any other failure, the next request signs in again. Only one thread signs in at a time. Other
+    threads wait for it, at most for the client's time-out.
 
     :param username: name of the user.
     :param password: the password, without line breaks at its end; never printed by this class, only sent to sign in.
     :param source: where the user can change both; named in error messages.
-    :param on_token: called with each fetched token, to keep it out of logs.
+    :param on_token: called with each fetched token, for example to keep the token out of logs.
     :raises CustodyConfigurationError: if the name or the password is missing.
     """
 
@@ -268,7 +260,7 @@ class PasswordSignIn(Authentication):
         super().__init__(source=source)
         password = _wrapped(password)
         self._username = (username or "").strip()
-        # Files and secrets backends may add a line break.
+        # Remove line breaks from the end, because files and secrets backends may add them.
         self._password = SecretStr(password.get_secret_value().rstrip("\r\n"))
         if not self._username:
             raise _missing("username", "the user name is missing")
@@ -284,7 +276,7 @@ class PasswordSignIn(Authentication):
         # The lock is held while a token is fetched or forgotten.
         self._lock = threading.Lock()
         self._token: SecretStr | None = None
-        # From this Unix time on, the token is replaced.
+        # The Unix time from which on the token must be replaced.
         self._renew_at = float("inf")
         # The error for the service's refusal, as JSON data; None: the service has not refused the password.
         self._refusal: dict[str, Any] | None = None
@@ -295,14 +287,12 @@ class PasswordSignIn(Authentication):
 
     def apply(self, request: PreparedRequest, transport: Any) -> None:
         """
-        Add the ``Authorization`` header to a request.
-
-        Signs in first if there is no usable token.
+        Add the ``Authorization`` header to a request. If there is no usable token, sign in first.
 
         :param request: the request.
         :param transport: the transport that fetches the token.
         :raises CustodyAuthenticationError: if the service does not accept the user.
-        :raises CustodyError: of another type if signing in fails otherwise. The request itself was not sent.
+        :raises CustodyError: (of another type) if signing in fails for another reason. The request itself was not sent.
         """
         token = self._usable_token() or self._wait_and_sign_in(transport)
         self.hide_token(token)
@@ -310,11 +300,9 @@ class PasswordSignIn(Authentication):
 
     def renew(self, request: PreparedRequest) -> bool:
         """
-        Forget the token that a request was sent with.
+        Forget the token that a request was sent with, so that the next request is sent with a new one.
 
-        The next request is sent with a new token.
-
-        :return: True, because a newer token exists or may be fetched.
+        :return: always True, because a newer token exists or can be fetched.
         """
         with self._lock:
             if self._token is not None and request.headers.get("Authorization") == _bearer(self._token):
@@ -342,7 +330,8 @@ class PasswordSignIn(Authentication):
         """
         Return a new token.
 
-        After a refusal, the error of that refusal is raised again.
+        :raises CustodyError: if signing in fails. If the service has refused the password before, that refusal is
+            raised again, and nothing is sent.
         """
         if self._refusal is None:
             try:
@@ -352,7 +341,7 @@ class PasswordSignIn(Authentication):
                     raise
                 advice = " ".join(filter(None, (error.advice, _NOT_AGAIN)))
                 self._refusal = {**error.to_json(), "advice": advice}
-        # Make a new error each time, because an error that several threads share would collect all their tracebacks.
+        # Create a new error each time, because a shared error would collect the tracebacks of all threads.
         raise CustodyError.from_json(self._refusal)
 
     def _fetch_token(self, transport: Any) -> SecretStr:
@@ -363,7 +352,8 @@ class PasswordSignIn(Authentication):
             raise reply.unexpected("it has no usable token")
         if self._on_token is not None:
             self._on_token(token.get_secret_value())
-        # Use this machine's clock. If it seems wrong, use the token until the service no longer accepts it.
+        # Compare the expiry with this machine's clock. If the clock seems wrong, because the new token would have
+        # expired already, use the token until the service no longer accepts it.
         renew_at = (_jwt_time(token) or float("inf")) - _MARGIN_SECONDS
         self._renew_at = renew_at if renew_at > time.time() else float("inf")
         self._token = token
@@ -381,7 +371,7 @@ def _missing(setting: str, why: str) -> CustodyConfigurationError:
 
 
 def _wrapped(secret: object) -> SecretStr:
-    """Return a secret from a caller or the service in a form that error reports do not show; empty: it is no text."""
+    """Return a secret in a form that error reports do not show; empty if the value is not text."""
     return secret if isinstance(secret, SecretStr) else SecretStr(secret if isinstance(secret, str) else "")
 
 
@@ -391,14 +381,12 @@ def _bearer(token: SecretStr) -> str:
 
 def _token_fault(token: SecretStr) -> str | None:
     """
-    Explain why a header cannot hold a token; None if it can.
-
-    The token is not quoted.
+    Explain why a header cannot hold a token, without quoting it; None if it can.
     """
     if not token:
         return "is missing"
     if token.get_secret_value().strip().lower().startswith("bearer "):
-        return "begins with 'Bearer': give the token alone"
+        return "begins with 'Bearer': set the token without this word"
     if any(each.isspace() or not each.isprintable() or ord(each) > 0xFF for each in token.get_secret_value()):
         return "contains a line break, or another character that cannot be sent in an HTTP header (not shown here)"
     return None
@@ -406,9 +394,9 @@ def _token_fault(token: SecretStr) -> str | None:
 
 def _jwt_time(token: SecretStr) -> float | None:
     """
-    Return the Unix time when a JWT expires (``exp``).
+    Return the Unix time at which a JWT expires (``exp``); None if the token has no such time.
 
-    None if the token has no such time. Its signature is not checked.
+    The token's signature is not checked.
     """
     with suppress(ValueError, AttributeError, IndexError):
         payload = token.get_secret_value().split(".")[1]

@@ -1,9 +1,7 @@
 """
-The checks of a connection.
+The checks of a connection, for ``custody check`` and the button *Test Connection*.
 
-They are used by ``custody check`` and the button *Test Connection*.
-
-:func:`check_connection` first makes all calls, then evaluates their results. Each check is one function.
+:func:`check_connection` first makes all calls, and then evaluates their results. Each check is one function.
 """
 
 from __future__ import annotations
@@ -51,9 +49,9 @@ ROLES = {
 _APPROVER = "WhitelistedAddressApprover"
 # Status words that allow a user to work. No complete list of status words is published.
 _MAY_WORK = ("active", "enabled")
-# Clocks that are synchronized by NTP differ by less.
+# Maximum difference between two clocks. Clocks that are synchronized by NTP differ by less.
 _MAX_CLOCK_DIFFERENCE = timedelta(seconds=60)
-# In characters. All parts of a detail together are shorter, because each part from the service is truncated.
+# Maximum length of a detail in characters. It is never reached, because each text from the service is truncated first.
 _MAX_DETAIL = 3000
 _UI = CustodyResponseError(
     "the base URL leads to the service's web pages, because it ends in /ui",
@@ -67,9 +65,9 @@ class Check:
     """
     The result of one check.
 
-    :param state: the state; ``unknown``: neither ok nor a failure, for example because the service does not offer the
-        operation.
-    :param detail: the finding; empty: nothing to report.
+    :param state: the state. ``unknown``: the check is neither ok nor a failure, for example because the service does
+        not offer the operation.
+    :param detail: the finding; empty: there is nothing to report.
     :param advice: advice about the finding. Default empty.
     :param error: the reason why the check is not ok. Default None.
     """
@@ -94,8 +92,8 @@ class Answer(Generic[T]):
     """
     The result of a call.
 
-    :param value: its value; None: there is none.
-    :param error: its error; None: there is none. Both are None if the call was not made.
+    :param value: the call's value; None: it has returned none.
+    :param error: the call's error; None: it has raised none. If the call was not made, both are None.
     """
 
     value: T | None = None
@@ -107,21 +105,22 @@ class _Facts:
     """
     The results of the calls.
 
-    The calls end early if the service cannot be reached or rejects the credentials.
+    No further calls are made once the service cannot be reached, or rejects the credentials.
 
     :param client: the client.
     :param roles: the roles that its user must have.
     :param responses: the observation of each response.
-    :param unreachable: the reason why there was no response.
-    :param sign_in_error: the reason why the service rejects the credentials.
-    :param other_program: the error that proves that another program responds. Then the only other result is
-        ``responses``.
+    :param unreachable: the error of the first call, if there was no response. Default None.
+    :param sign_in_error: the error with which the service rejects the credentials. Default None.
+    :param other_program: the error that proves that another program responds. All results except ``responses`` are then
+        left out. Default None.
     :param listing: the health listing.
     :param user: the user.
     :param rules: the rules in force; they are read only if keys are pinned.
-    :param verified: the verified rules, or the reason why they are not known, or not verified.
+    :param verified: the verified rules, or the error because of which they are unknown or not verified.
     :param tenant: the tenant's configuration; neither a value nor an error if the service does not offer it.
-    :param signer: the user, compared with the rules in force; only for a signer, and if the service offers it.
+    :param signer: the user, as compared with the rules in force by the service. It is only read for a user with the
+        approver's role; neither a value nor an error if the service does not offer the comparison.
     :param currencies: the currencies; neither a value nor an error if the service does not offer them.
     """
 
@@ -144,7 +143,8 @@ class _Facts:
         """
         Whether a response proves that the service accepts the credentials.
 
-        Any other response may come from another server.
+        A health listing that is not empty, the user, or verified rules prove this. Any other response may come from
+        another server.
         """
         listing = self.listing.value
         has_listing = listing is not None and not listing.is_blank
@@ -164,11 +164,11 @@ class ConnectionReport:
     """
     The checks of a connection.
 
-    :param checks: their results by name, in the order of :data:`CHECKS`. Three further checks follow the signatures,
-        each only if the service offers what it needs: ``tenant``, ``signer`` (of a user with the approver's role) and
-        ``chains``.
+    :param checks: the results by the checks' names, in the order of :data:`CHECKS`. After ``signatures``, there may be
+        three further checks: ``tenant``, ``signer`` (only for a user with the approver's role) and ``chains``. Each of
+        these is only made if the service offers the operations that it needs.
     :param listing: the health listing; None: it could not be read.
-    :param user: the user; None: not known.
+    :param user: the user; None: the user is not known.
     """
 
     checks: dict[str, Check]
@@ -178,9 +178,7 @@ class ConnectionReport:
     @property
     def failures(self) -> list[CustodyError]:
         """
-        The errors of failed checks, in the order of the calls.
-
-        If there are none, the client can be used.
+        The errors of failed checks, in the order of the calls. If there are no errors, the client can be used.
         """
         checks = [self.checks[name] for name in _FAILURES if name in self.checks]
         errors = [each.error for each in checks if each.state == "failed" and each.error is not None]
@@ -192,9 +190,10 @@ def check_connection(client: CustodyClient, roles: Iterable[str] = ()) -> Connec
     Make read-only authenticated calls, and return the results of the checks.
 
     :param client: the client.
-    :param roles: the roles that its user must have; ``Admin or AdminReadOnly`` is satisfied by either. If roles are
-        passed and the service does not return the user's roles, the check fails. Default: :data:`DEFAULT_ROLE`, which
-        is checked only if the service returns the roles, or if the service itself (not a gateway) responds with a 403.
+    :param roles: the roles that the client's user must have; ``Admin or AdminReadOnly`` is satisfied by either. If
+        roles are passed, and the service does not return the user's roles, the check fails. Default:
+        :data:`DEFAULT_ROLE`. It is checked only if the service returns the roles, or if the service itself (not a
+        gateway) responds with a 403.
     """
     facts = _read_facts(client, list(roles))
     results = {name: check(facts) for name, check in _CHECKS.items()}
@@ -255,14 +254,14 @@ def _with_rules(facts: _Facts) -> _Facts:
 
 
 def _with_optional(facts: _Facts) -> _Facts:
-    """Read what the package can do without. If the service does not offer it, there is neither a value nor an error."""
+    """Make the optional calls. If the service does not offer one, its result has neither a value nor an error."""
     client, user = facts.client, facts.user.value
     signer: Answer[WireUser] = Answer()
-    # The checks of network, TLS and clock are about the other calls.
+    # Keep only the responses so far, because the checks of network, TLS and clock must not depend on optional calls.
     responses = [*facts.responses]
     tenant = _attempt_optional(client.get_tenant_config)
     if user is not None and not missing_roles([_APPROVER], user.get("roles") or ()):
-        # In a call of its own, so that a service that rejects the parameter still returns the user.
+        # Use a separate call, so that a service that rejects the parameter still returns the user in the other call.
         signer = _attempt_optional(lambda: client.get_current_user(check_enforced=True))
     currencies = _attempt_optional(client.list_currencies)
     return replace(facts, responses=responses, tenant=tenant, signer=signer, currencies=currencies)
@@ -291,7 +290,7 @@ def _check_reachable(facts: _Facts) -> Check:
         return facts.not_ok(facts.other_program, detail=facts.client.auth.redact(why, 800))
     if not facts.responses:
         return Check()
-    # A wrong base URL may lead to another program.
+    # Say "a server" if the response may come from another program, because the base URL may be wrong.
     who = "the service" if facts.is_proved else "a server"
     return Check("ok", f"{who} responds (status {facts.responses[-1].status})")
 
@@ -316,13 +315,13 @@ def _check_credentials(facts: _Facts) -> Check:
     if facts.is_proved:
         expires = getattr(facts.client.auth, "expires", None)
         until = f"; the token expires at {expires:%Y-%m-%d %H:%M:%S} UTC" if expires else ""
-        return Check("ok", f"the service accepts them{until}")
+        return Check("ok", f"the service accepts the credentials{until}")
     if facts.user.error is None:
         return Check()
     cause = facts.listing.error or facts.user.error
     others = (_check_health, _check_user, _check_roles, _check_signatures)
     if any(check(facts).state == "failed" for check in others):
-        # The failure is reported by the other check. It leaves open whether the credentials are accepted: a 403 may be
+        # Another check reports the failure. Whether the credentials are accepted is unknown then, because a 403 may be
         # about the credentials, whatever its text.
         return facts.not_ok(cause, "unknown")
     return facts.not_ok(_not_proved(cause))
@@ -330,7 +329,7 @@ def _check_credentials(facts: _Facts) -> Check:
 
 def _check_user(facts: _Facts) -> Check:
     if facts.user.error:
-        # The check of the roles reports a missing role.
+        # A missing role is reported by the check of the roles, so it is not a failure here.
         state = "unknown" if facts.user.error.is_missing_role else _state_of(facts.user.error)
         return facts.not_ok(facts.user.error, state)
     if facts.user.value is None:
@@ -340,7 +339,7 @@ def _check_user(facts: _Facts) -> Check:
     detail = ", ".join(f"{name} {facts.client.auth.redact(str(value), 80)}" for name, value in values.items())
     status = facts.user.value.get("status")
     if status and not may_work(status):
-        return Check("unknown", detail, "The meaning of this status is not published. Check that this user may work.")
+        return Check("unknown", detail, "The meaning of this status is not published. Check that the user is active.")
     return Check("ok", detail)
 
 
@@ -362,7 +361,8 @@ def _check_roles(facts: _Facts) -> Check:
 
 
 def _check_health(facts: _Facts) -> Check:
-    # Any error is a failure: every service offers the listing from version 3.14 on, and every health gate needs it.
+    # Any error is a failure, because every service from version 3.14 on offers the listing, and health checks in DAGs
+    # need it.
     if facts.listing.error:
         return facts.not_ok(facts.listing.error)
     if facts.listing.value is None:
@@ -386,7 +386,11 @@ def _check_signatures(facts: _Facts) -> Check:
         advice = "Each address is verified with the rules that it carries."
         return facts.not_ok(error, "unknown", f"{pins}. {detail}", advice)
     are_read = facts.rules.value is not None
-    advice = "No address is verified under them. Check the pins; do not take keys from the service." if are_read else ""
+    advice = (
+        "No address is verified under these rules. Check the pins; never take keys from the service."
+        if are_read
+        else ""
+    )
     return facts.not_ok(error, detail=f"{pins}. {facts.client.auth.redact(error.reason, 600)}", advice=advice)
 
 
@@ -405,7 +409,7 @@ def _check_tenant(facts: _Facts) -> Check | None:
         two = CustodyResponseError("the service names two tenants", code="response-unusable")
         return facts.not_ok(two, detail=detail, advice="Ask the service's administrator.")
     if pins is None:
-        # The minimum is not shown, because it would be copied into the pins.
+        # Do not show the service's minimum, because users would copy it into the pins.
         return Check("ok", detail)
     if tenant.superadmin_minimum is None:
         detail += "; the service does not report how many super-administrators must sign"
@@ -420,7 +424,7 @@ def _check_tenant(facts: _Facts) -> Check | None:
 
 
 def _check_signer(facts: _Facts) -> Check | None:
-    """Tell whether a signer and the signer's key are in the rules in force, according to the service."""
+    """Check whether the user and the user's key are in the rules in force, according to the service."""
     if facts.signer.error:
         return facts.not_ok(facts.signer.error, "unknown")
     user = facts.signer.value or {}
@@ -431,7 +435,7 @@ def _check_signer(facts: _Facts) -> Check | None:
     detail = " and ".join(f"the {name} is {word} the rules in force" for name, word in words.items())
     if set(words.values()) == {"in"}:
         return Check("ok", detail)
-    advice = "Signatures of this user do not count until the super-administrators have signed rules with user and key."
+    advice = "This user's signatures do not count until the super-administrators sign rules with this user and key."
     # Some users with this role only reject requests. With --role, the user must be able to sign.
     if not missing_roles([_APPROVER], facts.roles):
         error = CustodyPermissionError(detail, code="signing-failed")
@@ -440,7 +444,7 @@ def _check_signer(facts: _Facts) -> Check | None:
 
 
 def _check_chains(facts: _Facts) -> Check | None:
-    """Name the active chains."""
+    """List the active chains."""
     if facts.currencies.error:
         return facts.not_ok(facts.currencies.error, "unknown")
     if facts.currencies.value is None:
@@ -462,7 +466,7 @@ def _check_clock(facts: _Facts) -> Check:
         return Check()
     seen = facts.responses[-1]
     if seen.date is None:
-        return Check("unknown", "the responses have no date")
+        return Check("unknown", "the service's responses have no date, so the clocks cannot be compared")
     difference = seen.date - seen.received_at
     seconds = round(difference.total_seconds())
     detail = f"this machine's clock is {abs(seconds)} s {'behind' if seconds > 0 else 'ahead of'} the service's"
@@ -489,7 +493,7 @@ _CHECKS: dict[str, Callable[[_Facts], Check | None]] = {
 }
 #: The names of the checks that always have a result, in their order.
 CHECKS = tuple(name for name in _CHECKS if name not in ("tenant", "signer", "chains"))
-# In the order of the calls.
+# The checks whose failure means that the client cannot be used, in the order of the calls.
 _FAILURES = ("reachable", "credentials", "health listing", "user", "roles", "signatures", "tenant", "signer")
 
 
@@ -498,18 +502,14 @@ _FAILURES = ("reachable", "credentials", "health listing", "user", "roles", "sig
 
 def _state_of(error: CustodyError) -> CheckState:
     """
-    Return the state of a check whose call failed.
-
-    It is ``unknown`` if the service itself does not offer the operation.
+    Return the state of a check whose call failed: ``unknown`` if the service itself does not offer the operation.
     """
     return "unknown" if error.not_offered_by_service else "failed"
 
 
 def user_name(user: WireUser) -> str | None:
     """
-    Return a user's id, or else the external id.
-
-    None if neither has a visible character.
+    Return a user's id, or else the external id; None if neither has a visible character.
 
     :param user: the user.
     """
@@ -527,9 +527,7 @@ def may_work(status: str) -> bool:
 
 def describe_roles(roles: Collection[str], redact: Callable[[str, int], str]) -> str:
     """
-    Name a user's roles, and the missing ones.
-
-    Each missing role is listed with its purpose.
+    Return a text with a user's roles, and the roles that the user lacks, each with its purpose.
 
     :param roles: the roles.
     :param redact: removes secrets from a text of the service.
@@ -553,15 +551,15 @@ def attempt(call: Callable[[], T]) -> Answer[T]:
 
 def _is_of_another_program(error: CustodyError) -> bool:
     """
-    Tell whether a program other than the service responded.
+    Tell whether an error proves that a program other than the service responded.
 
-    A 403 does not prove that, because it may come from a gateway in front of the service.
+    A 403 does not prove this, because it may come from a gateway in front of the service.
     """
     return error.code == "response-unusable" and not error.retryable and error.status != 403
 
 
 def _is_of_pages(error: CustodyError) -> bool:
-    """Tell whether the path of the service's web pages may have led to an error."""
+    """Tell whether an error may be due to a base URL that leads to the service's web pages."""
     return error.status == 404 or _is_of_another_program(error)
 
 
@@ -587,7 +585,7 @@ def _not_proved(cause: CustodyError) -> CustodyError:
 def _not_shown(error: CustodyError | None) -> CustodyError:
     why = "the service does not return the user's roles" if error is None else error.reason
     return CustodyResponseError(
-        f"it is not known whether the user has the required roles: {why}",
+        f"it is unknown whether the user has the required roles: {why}",
         advice="Ask an administrator of the service for the user's roles. Without --role, this check does not fail.",
         code="role-missing",
     )

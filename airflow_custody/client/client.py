@@ -45,13 +45,14 @@ class CustodyClient(
     """
     A client of one custody service, independent of Airflow.
 
-    Use it in a ``with`` block or call :meth:`close`. Making a client sends nothing. Several threads may share a client.
+    Use the client in a ``with`` block, or call :meth:`close`. Creating a client sends nothing. Several threads may
+    share a client.
 
-    Reads (GET), status changes of webhooks (PATCH) and their deletion (DELETE) are repeated on connection errors and on
-    429, 502, 503 and 504, with back-off. ``Retry-After`` is respected, up to a minute. All other operations, also the
-    deletion of a whitelisting request, are POST requests, and are repeated only if their body was not sent. With
-    :class:`PasswordSignIn`, any call is also repeated once after a 401, with a new token; a create or a signature only
-    if the 401 is the service's own.
+    Reads (GET), and changes and deletions of webhooks (PATCH, DELETE), are repeated after connection errors and after
+    the statuses 429, 502, 503 and 504, with growing delays. ``Retry-After`` is respected, up to a minute. All other
+    operations, including the deletion of a whitelisting request, are POST requests, and are repeated only if their body
+    was not sent. With :class:`PasswordSignIn`, any call is also repeated once after a 401, with a new token; but a
+    create or a signature is repeated only if the 401 comes from the service itself.
 
     Every method raises a :class:`CustodyError`, whose type identifies the failure: see
     :mod:`airflow_custody.client.errors`. The methods list only their specific errors. Operations marked
@@ -72,16 +73,17 @@ class CustodyClient(
         environment variable ``HTTPS_PROXY``, or else ``ALL_PROXY``, unless ``NO_PROXY`` excludes the host; for plain
         HTTP, none.
     :param max_retries: maximum number of retries of a call that is safe to repeat. Default: 3.
-    :param max_response_bytes: maximum size of a response in bytes. A larger response is refused, and so is one with
-        more than one value for each 64 bytes of this size. Default: 33554432 (32 MiB).
+    :param max_response_bytes: maximum size of a response in bytes. A larger response is refused, and so is a response
+        with more JSON values than this size divided by 64. Default: 33554432 (32 MiB).
     :param allow_http: whether the token may travel unencrypted, over plain HTTP, to another machine. Default: no.
     :param superadmin_keys: public keys of the super-administrators, for verifying whitelisted addresses: PEM text, or
         the path of a file, which must be absolute in a connection. Get the keys from the people who hold them, not from
-        the service. Default: none; no address is verified, and the service's data is trusted.
-    :param superadmin_minimum: number of the super-administrators' keys that must have signed the rules. Required with
-        the keys.
+        the service. Default: none; then no address is verified, and the service's data is trusted.
+    :param superadmin_minimum: number of the super-administrators' keys that must have signed the rules. Required if
+        keys are set.
     :param networks: names of the accepted networks, as a list or as comma-separated text. Default: any network.
-    :param allow_legacy_signatures: whether to accept addresses that were signed in a legacy form. Default: no.
+    :param allow_legacy_signatures: whether to accept addresses that were signed in a legacy form, which does not cover
+        all fields. Default: no.
     :param rules_not_before: oldest accepted date of the rules: a date such as 2026-01-31, or Unix time in seconds.
         Default: no limit.
     :param effective_statuses: status words of requests in effect, as a list or as comma-separated text, compared
@@ -91,9 +93,9 @@ class CustodyClient(
         regard to case. Default: ``rejected``, ``declined``, ``expired``, ``canceled`` and ``cancelled``, some of them
         guesses. Your words replace the default.
     :param accept_fields: keys of a request's payload that may have a value that was not requested, as a list or as
-        comma-separated text: keys that this service fills in, such as ``tnParticipantID``. An unknown key of a link has
-        the link's key before it, such as ``linkedWallets.owner``. ``envelope.action`` accepts an unknown action word.
-        Default: none.
+        comma-separated text: keys that this service fills in, such as ``tnParticipantID``. Write an unknown key of a
+        link after the link's own key, such as ``linkedWallets.owner``. ``envelope.action`` accepts an unknown action
+        word. Default: none.
     :param user_agent: text to add to the ``User-Agent``, which names this package and its version. Default: none.
     :param source: where the user can change these settings; named in error messages. Default: none.
     :raises CustodyConfigurationError: if a setting is missing or wrong; ``setting`` names it.
@@ -166,7 +168,7 @@ class CustodyClient(
         :param settings: the settings.
         :param auth: the way to authenticate.
         """
-        # The settings are not checked again, because loading a CA bundle takes long.
+        # Do not check the settings again, because loading a CA bundle takes long.
         client = cls.__new__(cls)
         client._open(settings, auth)
         return client
@@ -174,18 +176,16 @@ class CustodyClient(
     @cached_property
     def verifier(self) -> Verifier | None:
         """
-        The verifier of whitelisted addresses.
-
-        None if no keys are pinned; then nothing is verified.
+        The verifier of whitelisted addresses; None: no keys are pinned, so nothing is verified.
         """
         pins = self.settings.pins
         return None if pins is None else Verifier(pins)
 
     def observe(self, observer: Callable[[Observation], None]) -> None:
         """
-        Call ``observer`` after each exchange, with an observation of it.
+        Call ``observer`` after each exchange with the service, with an observation of the exchange.
 
-        Each try counts as an exchange, including tries that failed or had no response.
+        Each try of a call is an exchange, even if it failed or had no response.
 
         :param observer: called when the exchange has ended, in the thread of the call; its exceptions are logged.
         """

@@ -1,4 +1,4 @@
-"""Delays between tries. Each is twice the previous, up to a maximum."""
+"""Delays between tries. Each delay is twice the previous one, up to a maximum."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from itertools import count
 
-# Limits the exponent, because a larger power would overflow a float. Every maximum is reached much earlier.
+# Maximum exponent, because a larger power would overflow a float. All maximum delays are reached much earlier.
 _MAX_DOUBLINGS = 30
 
 
@@ -30,8 +30,8 @@ def tries_within(seconds: float, *, first: float = 1.0, maximum: float = 5.0) ->
     """
     Yield once for each try.
 
-    The first try is immediate, further tries follow after growing delays, and the last is made when the seconds have
-    passed.
+    The first try is immediate, further tries follow after growing delays, and the last try is made when the given time
+    has passed.
 
     :param seconds: seconds from the first try to the last.
     :param first: the first delay in seconds. Default 1.

@@ -1,4 +1,4 @@
-"""Descriptions of pins and of the service's rules. No I/O."""
+"""Descriptions of pins and of the service's rules."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def how_to_pin(source: str | None) -> str:
     :param source: place of the settings: ``--base-url``, or an Airflow connection.
     """
     how = (
-        "Give --superadmin-keys and --superadmin-minimum"
+        "Set --superadmin-keys and --superadmin-minimum"
         if str(source).startswith("--")
         else f"Set superadmin_keys and superadmin_minimum in {source or 'the connection'}"
     )
@@ -49,7 +49,7 @@ def describe_rules(pins: VerificationPins, verified: VerifiedRules, rules: WireR
     Describe the verified rules that the service reports as in force.
 
     :param pins: the pins.
-    :param verified: the verified facts.
+    :param verified: the result of verifying the rules.
     :param rules: the rules, as the service sent them.
     """
     since = format_unix_time(verified.timestamp) if verified.timestamp else None
@@ -64,9 +64,7 @@ def describe_rules(pins: VerificationPins, verified: VerifiedRules, rules: WireR
 
 def _signers(pins: VerificationPins, rules: WireRules) -> list[str]:
     """
-    Return the fingerprints of all pinned keys that signed the rules.
-
-    There may be more of them than required.
+    Return the fingerprints of all pinned keys that have signed the rules, even if there are more than required.
     """
     found = []
     for key, fingerprint in zip(pins.superadmin_keys, pins.fingerprints, strict=True):

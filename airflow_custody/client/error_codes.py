@@ -1,9 +1,7 @@
 """
-The error codes. Each message ends with one.
+The error codes. The message of each error ends with its code.
 
-Alerts match on the codes, and the documentation's page of error codes explains them.
-
-The advice about an error is in its message.
+Alerts match on the codes, and the documentation's page of error codes explains them. The message itself has the advice.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ The errors of this package, by type.
     ├── CustodyVerificationError     signatures do not prove the service's data
     └── CustodyUnhealthyError        the service responded, and is not healthy; retryable
 
-Each has a ``code``, which is stable and names the cause; the documentation's page of error codes explains it.
+Each error has a ``code``, which is stable and names the cause; the documentation's page of error codes explains it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ from airflow_custody.client.text import lines, sanitize, sentences
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-#: Statuses of an operation that may not be offered. A 403 has other causes, too: see ``CustodyError.not_offered``.
+#: Statuses that may mean that an operation is not offered. A 403 also has other causes: see
+#: ``CustodyError.not_offered``.
 NOT_OFFERED_STATUSES = (403, 404, 405, 501)
 
 
@@ -44,7 +45,7 @@ class CustodyError(Exception):
 
     ``str(error)`` is for people. Its lines are the operation and the failure, the advice, and ``[custody/CODE]``.
     Programs use the type and the attributes, never the text. Neither the text nor an attribute ever contains a secret.
-    An error does not change after it was made: :meth:`with_facts` returns a copy with other attributes.
+    An error never changes: :meth:`with_facts` returns a copy with other attributes.
 
     :param message: description of the failure, in the service's own words if it sent any.
     :param operation: name of the operation (``"create whitelisting request"``).
@@ -53,10 +54,11 @@ class CustodyError(Exception):
     :param status: HTTP status of the response; None if there was none.
     :param error_code: the service's own code (``E900-...``), if the response had one. Not to be confused with ``code``.
     :param retry_after: seconds that the service requests before the next call; None if it requests none.
-    :param error_id: the service's id of this one error, if the response had one. The makers' support asks for it.
+    :param error_id: the service's id of this particular error, if the response had one. The vendor's support asks for
+        it.
     :param required_roles: the roles that the service names in its refusal (403), in lower case; the user needs any one
         of them. Empty: the refusal names no role.
-    :param retryable: whether the same call may succeed later; None (default): as usual for the type.
+    :param retryable: whether the same call may succeed later; None (default): the type's own default.
     :param setting: name of the setting that is missing or wrong, for :class:`CustodyConfigurationError`.
     :param advice: advice to the user: one or more sentences.
     :param nothing_sent: whether this request certainly did not leave this machine. Default False.
@@ -116,7 +118,7 @@ class CustodyError(Exception):
         super().__setattr__(name, value)
 
     def __setstate__(self, state: Mapping[str, Any] | None) -> None:
-        # Copying and unpickling call the constructor with the message alone, and then this.
+        # Copying and unpickling first call the constructor with only the message, and then this method.
         vars(self).update(state or {})
 
     @property
@@ -125,20 +127,19 @@ class CustodyError(Exception):
         Whether a wait continues after this error.
 
         A wait continues if the service is unavailable or busy, if a response was truncated, or if a listing changed
-        while it was read.
-
-        An operation that is not offered (501) may be retried, but a wait for it ends. A host that does not exist
-        (``unknown-host``) also ends a wait, unless its name was found before; the wait decides that.
+        while it was read. It ends if the operation is not offered (501), although such an error may be retried. If the
+        host does not exist (``unknown-host``), the wait itself decides: it ends, unless an earlier poll has found the
+        host.
         """
         return self.retryable and not self.not_offered and isinstance(self, _TRANSIENT)
 
     @property
     def not_offered(self) -> bool:
         """
-        Whether the operation is not available.
+        Whether the status may mean that the operation is not available.
 
-        A gateway may respond in the same way. For proof, use :attr:`not_offered_by_service`. The service's own 403
-        counts only for an operation that this package can do without, and only if it names no role.
+        A gateway may respond in the same way, so this is not a proof: see :attr:`not_offered_by_service`. The service's
+        own 403 only counts for an operation that this package can do without, and only if the refusal names no role.
         """
         if self.status == 403 and self.from_service:
             return self.code == "not-offered"
@@ -157,7 +158,7 @@ class CustodyError(Exception):
     @property
     def reason(self) -> str:
         """The failure and its cause, without advice."""
-        # Without a response, the path adds nothing to the operation.
+        # Name the path only if there was a response. Otherwise, the operation's name is enough.
         facts = []
         if self.status is not None:
             facts += [f"{self.method} {self.path}"] if self.method else []
@@ -172,15 +173,13 @@ class CustodyError(Exception):
     @property
     def text(self) -> str:
         """
-        The failure, its cause and the advice, on one line.
-
-        Without the code, for use within another text.
+        The failure, its cause and the advice, on one line and without the code, for use within another text.
         """
         return " ".join(sentences(self.reason, self.advice).split())
 
     @property
     def explanation(self) -> str:
-        """The reason without the name of its subject, and the advice, on one line."""
+        """The reason without the name of its subject (``why``), and the advice, on one line."""
         return " ".join(sentences(self.why, self.advice).split())
 
     def shorten(self, limit: int = 4000) -> str:
@@ -259,9 +258,7 @@ class CustodyConfigurationError(CustodyError):
 
 class CustodyRequestError(CustodyError):
     """
-    Raised when the request is wrong.
-
-    It was refused before sending, or rejected by the service with 400 or 422.
+    Raised when the request is wrong: it was refused before sending, or the service rejected it with 400 or 422.
     """
 
     code: ErrorCode = "parameter-wrong"
@@ -273,7 +270,7 @@ class WhitelistFileError(CustodyRequestError):
 
     :param message: the number of faults, and the first faults, one per line.
     :param faults: all faults in the order of the file, each with its place: ``line 12: address: ...``.
-    :param facts: as for :class:`CustodyError`.
+    :param facts: same as for :class:`CustodyError`.
     """
 
     code: ErrorCode = "file-wrong"
@@ -323,7 +320,7 @@ class CustodyRateLimitError(CustodyError):
 
 
 class CustodyServerError(CustodyError):
-    """Raised when the service fails (5xx) on a safely repeatable operation."""
+    """Raised when the service fails (5xx) in an operation that is safe to repeat."""
 
     retryable: bool = True
     code: ErrorCode = "service-failed"
@@ -331,9 +328,7 @@ class CustodyServerError(CustodyError):
 
 class CustodyConnectionError(CustodyError):
     """
-    Raised when there is no connection, or no response.
-
-    The request was not sent, or the operation is safe to repeat.
+    Raised when there is no connection, or no response to an operation that is safe to repeat.
     """
 
     retryable: bool = True
@@ -344,9 +339,9 @@ class CustodyOutcomeUnknownError(CustodyError):
     """
     Raised when a request was sent and may have been carried out.
 
-    This applies to operations that must not be repeated: creates and signatures. The response is missing, truncated,
-    unreadable (such as a 2xx without an id), interim (1xx) or a 5xx; or a create was refused, but not by the service
-    itself. The client does not repeat the request.
+    It is raised only for operations that must not be repeated: creates and signatures. Either the response is missing,
+    truncated, unreadable (such as a 2xx without an id), interim (1xx) or a 5xx; or a create was refused, but not by the
+    service itself. The client does not repeat the request.
     """
 
     code: ErrorCode = "outcome-unknown"
@@ -356,15 +351,15 @@ class CustodyResponseError(CustodyError):
     """
     Raised when responses cannot be used or are inconsistent, when a write is not confirmed, and on a redirect.
 
-    An unusable response to a create or a signature raises :class:`CustodyOutcomeUnknownError` instead; a redirect does
-    not.
+    For a create or a signature, an unusable response raises :class:`CustodyOutcomeUnknownError` instead, but a redirect
+    raises this error.
     """
 
     code: ErrorCode = "response-unusable"
 
 
 class CustodyVerificationError(CustodyError):
-    """Raised when the pinned keys do not verify the service's data."""
+    """Raised when the service's data cannot be verified with the pinned keys."""
 
     code: ErrorCode = "not-verified"
 

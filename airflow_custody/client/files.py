@@ -1,7 +1,7 @@
 """
-Files whose path is a setting or an argument.
+Read and write files whose path is a setting or an argument.
 
-Only regular files of a limited size are read. Only new files are written.
+Only regular files of a limited size are read. Existing files are never overwritten.
 """
 
 from __future__ import annotations
@@ -14,15 +14,13 @@ from contextlib import suppress
 
 #: Maximum size in bytes of a file that a setting names: a key, a certificate, or a bundle of them.
 MAX_SETTING_BYTES = 1024 * 1024
-# Errors of linking on a file system without hard links, such as a mounted bucket.
+# Errors of creating a hard link on a file system without hard links, such as a mounted bucket.
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 class UnsuitableFileError(OSError):
     """
-    Raised for a file that is too large or not regular.
-
-    ``why`` and ``strerror`` explain the reason.
+    Raised for a file that is too large or not regular. ``why`` and ``strerror`` give the reason.
     """
 
     def __init__(self, why: str) -> None:
@@ -36,7 +34,7 @@ def read_file(path: str | os.PathLike[str], limit: int = MAX_SETTING_BYTES) -> b
 
     :param path: the file's path.
     :param limit: maximum size in bytes; a multiple of 1 MiB. Default 1 MiB.
-    :raises OSError: if it cannot be read, is not a regular file, or is larger.
+    :raises OSError: if the file cannot be read, is not a regular file, or is larger than the limit.
     """
     data = read_start(path, limit + 1)
     if len(data) > limit:
@@ -50,35 +48,36 @@ def read_start(path: str | os.PathLike[str], size: int) -> bytes:
 
     :param path: the file's path.
     :param size: maximum number of bytes.
-    :raises OSError: if it cannot be read, or is not a regular file.
+    :raises OSError: if the file cannot be read, or is not a regular file.
     """
-    # Check before opening, because opening a device may have an effect. Check again afterwards, because the path may
-    # lead to another file by then.
+    # Check the kind of file before opening it, because opening a device may have an effect. The opener checks it again,
+    # because the path may lead to another file by then.
     _check_kind(os.stat(path).st_mode)
     with open(path, "rb", opener=_open_without_waiting) as file:
         data: bytes | None = file.read(size)
     if data is None:
-        # A special file without data to read.
+        # Reading without waiting returns None for a special file that has no data yet.
         raise UnsuitableFileError("it is not a regular file")
     return data
 
 
 def write_new_file(path: str | os.PathLike[str], data: bytes) -> None:
     """
-    Write a new file, complete or not at all.
+    Write a new file, either completely or not at all.
 
-    The file gets its name when its content is complete. If the process is killed before that, a temporary file named
-    ``.custody-....part`` may remain in the same folder. On a file system without hard links, a partial file may remain.
+    The file only gets its name when its content is complete. If the process is killed before that, a temporary file
+    named ``.custody-....part`` may remain in the same folder. On a file system without hard links, a partial file may
+    remain under the final name.
 
     :param path: the file's path. Its folder must exist.
     :param data: the file's content.
-    :raises FileExistsError: if the path exists, even as a link; it is not replaced.
+    :raises FileExistsError: if the path exists, even as a link. The existing file is not replaced.
     :raises OSError: if the file cannot be written.
     """
     temporary = os.path.join(os.path.dirname(path), f".custody-{secrets.token_hex(8)}.part")
     _write(temporary, data)
     try:
-        # Create a link, because renaming would replace an existing file.
+        # Link the file to its name instead of renaming it, because renaming would replace an existing file.
         os.link(temporary, path)
     except OSError as error:
         if error.errno not in _NO_LINKS:
@@ -102,7 +101,7 @@ def _write(path: str | os.PathLike[str], data: bytes) -> None:
 
 
 def _open_without_waiting(path: str, flags: int) -> int:
-    # Opening a pipe would wait for its other end.
+    # Open without waiting, because opening a pipe would otherwise wait for its other end.
     descriptor = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
     try:
         _check_kind(os.fstat(descriptor).st_mode)

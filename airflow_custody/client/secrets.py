@@ -1,4 +1,4 @@
-"""Secrets in variables, whose ``repr`` hides them, and redaction of secrets in text from elsewhere."""
+"""Keep secrets in objects whose ``repr`` hides them, and redact secrets in text from outside."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 #: The replacement for a secret.
 REDACTED = "***"
-# Everything before and after the host may be a secret, because many services accept a token in the path.
+# Matches a URL. Everything before and after its host may be a secret, because many services accept a token in the path.
 _PLACE = re.compile(
     r"(?P<scheme>https?)://(?P<user>[^/?#\\]*@)?(?P<host>[\w.-]{1,253}|\[[0-9a-f:.]{2,45}\])(?P<port>:[0-9]{1,5})?"
     r"(?P<rest>[/?#].*)?",
@@ -30,12 +30,13 @@ def as_secret(text: str | SecretStr) -> SecretStr:
     """
     Return a secret in a form that error reports do not show.
 
-    Error reports, such as Sentry's, contain the local variables of every function in a traceback. So a function that
-    gets a secret as text replaces it at once, and unwraps it only where it is used, without a variable.
+    Error reports, such as Sentry's, contain the local variables of every function in a traceback. Therefore a function
+    that gets a secret as text wraps it at once, and unwraps it only where it is used, without assigning it to a
+    variable.
 
     :param text: the secret, as text or already in this form.
     """
-    # A DAG file may import this module.
+    # Import pydantic only here, because a DAG file may import this module.
     from pydantic import SecretStr
 
     return text if isinstance(text, SecretStr) else SecretStr(text)
@@ -45,12 +46,12 @@ def redact(text: str, secrets: Iterable[str]) -> str:
     """
     Return a text with its secrets replaced.
 
-    They are found verbatim, URL-encoded, JSON-escaped and in base64.
+    Secrets are found verbatim, URL-encoded, JSON-escaped and in base64.
 
     :param text: any text.
     :param secrets: the secrets.
     """
-    # Replace the longest first, because one secret may be part of another.
+    # Replace the longest secret first, because one secret may be part of another.
     for secret in sorted(filter(None, secrets), key=len, reverse=True):
         text = _pattern(secret).sub(REDACTED, text)
     return text
@@ -60,17 +61,16 @@ def redact(text: str, secrets: Iterable[str]) -> str:
 def _pattern(secret: str) -> re.Pattern[str]:
     data = secret.encode("utf-8", "surrogatepass")
     encoded = base64.b64encode(data).decode(), base64.urlsafe_b64encode(data).decode()
-    # The base64 text without its padding is found with and without padding.
+    # Search for the base64 text without its padding, which finds it with and without padding.
     forms = "|".join(re.escape(each.rstrip("=")) for each in encoded)
     return re.compile(f"{''.join(map(_any_form, secret))}|{forms}")
 
 
 def _any_form(character: str) -> str:
     """
-    Return a pattern for all forms of a character.
+    Return a pattern for all forms of a character: verbatim, URL-encoded and JSON-escaped.
 
-    The forms are verbatim, URL-encoded and JSON-escaped. Each is possible, because encoders differ in which characters
-    they escape.
+    Each character of a secret may have any of these forms, because encoders differ in which characters they escape.
     """
     if character.isascii() and character.isalnum():
         return character
@@ -84,11 +84,9 @@ def _any_form(character: str) -> str:
 
 def without_secrets(url: Any) -> str | None:
     """
-    Return a URL's scheme, host and port, without possible secrets.
+    Return a URL's scheme, host and port, without possible secrets; None if there is no URL.
 
-    None if there is no URL.
-
-    Text that may not be a host is redacted.
+    If the host may be part of a secret, the whole URL is redacted.
     """
     if not url:
         return None

@@ -41,17 +41,17 @@ from airflow_custody.client.whitelist.status_words import EFFECTIVE_STATUSES, RE
 
 DEFAULT_TIMEOUT = 30.0
 DEFAULT_MAX_RETRIES = 3
-# The largest usual response is a page of 100 requests, each with its own copy of the rules. Rules of 800 users, in
-# base64, have 290 KB; three signatures, each made in a batch of 100, 27 KB.
+# Large enough for the largest usual response: a page of 100 requests, each with its own copy of the rules. In base64,
+# rules with 800 users have 290 KB, and three signatures that were made in batches of 100 have 27 KB.
 DEFAULT_MAX_RESPONSE_BYTES = 32 * 1024 * 1024
 
 # Each part of a DNS name has 1 to 63 characters. An IPv6 address is in brackets.
 _HOST = re.compile(r"\[.+\]|[^.]{1,63}(\.[^.]{1,63})*\.?")
-# In characters. A shorter text cannot be a private key, not even in base64.
+# Minimum length of a private key in characters, even in base64. A shorter text cannot be one, so it can be quoted.
 _MIN_KEY = 40
 # The words in the first lines of a certificate and of a private key in PEM.
 _PEM_PARTS = ("CERTIFICATE-----", "PRIVATE KEY-----")
-# In the order in which Python's standard library looks for a proxy.
+# The environment variables for a proxy, in the order in which Python's standard library reads them.
 _PROXY_VARIABLES = ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY")
 
 
@@ -80,7 +80,7 @@ def _parse_base_url(value: object) -> Url:
     if parsed is None:
         raise _refused_url("cannot be read as a URL")
     if parsed.auth is not None or "@" in value:
-        raise _refused_url("must not contain a user name, password or '@': the token has a setting of its own")
+        raise _refused_url("must not contain a user name, password or '@': there is a separate setting for the token")
     return parsed
 
 
@@ -103,9 +103,7 @@ def _check_base_url(value: object) -> str:
 
 def _check_verify(value: object) -> bool | str:
     """
-    Return the setting for verifying TLS.
-
-    A CA bundle that cannot be used is refused.
+    Return the setting for verifying TLS. Refuse a CA bundle that cannot be used.
     """
     if isinstance(value, str):
         value = {"true": True, "false": False}.get(value.strip().lower(), value)
@@ -128,9 +126,7 @@ def _check_verify(value: object) -> bool | str:
 
 def _check_client_cert(value: object) -> str | tuple[str, str] | None:
     """
-    Return the paths of the client's certificate and key.
-
-    Files that cannot be used are refused.
+    Return the paths of the client's certificate and key. Refuse files that cannot be used.
     """
     if value is None:
         return None
@@ -144,7 +140,7 @@ def _certificate_fault(paths: list[str]) -> str | None:
     """
     Explain why a client's certificate and key cannot be used; None if they can.
 
-    :param paths: the path of both, or that of the certificate and that of the key.
+    :param paths: the path of a file with both, or the path of the certificate and the path of the key.
     """
     texts, names = [], [sanitize(path, 120) for path in paths]
     for path, name in zip(paths, names, strict=True):
@@ -162,7 +158,7 @@ def _certificate_fault(paths: list[str]) -> str | None:
     if "ENCRYPTED" in texts[-1]:
         return f"the private key in {names[-1]} is encrypted; decrypt it, for example with 'openssl pkey'"
     try:
-        # With an empty password, an encrypted key fails instead of prompting on a terminal.
+        # Pass an empty password, so that an encrypted key fails, and does not prompt on a terminal.
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(*paths, password="")  # type: ignore[misc]
     except (OSError, ValueError) as exception:
         if getattr(exception, "reason", None) == "KEY_VALUES_MISMATCH":
@@ -188,10 +184,10 @@ def _certificate_paths(value: object) -> list[str]:
 @plain_dataclass(frozen=True)
 class Proxy:
     """
-    A usable proxy.
+    A proxy that can be used.
 
-    :param url: its URL, which may contain a password.
-    :param place: the setting that it comes from, for messages.
+    :param url: the proxy's URL, which may contain a password.
+    :param place: the setting or environment variable that it comes from, for messages.
     """
 
     url: SecretStr
@@ -199,17 +195,17 @@ class Proxy:
 
     @property
     def is_https(self) -> bool:
-        """Whether the connection to it is encrypted."""
+        """Whether the connection to the proxy is encrypted."""
         return self.url.get_secret_value().lower().startswith("https:")
 
     @property
     def address(self) -> str:
-        """Its host and port, without user name and password."""
+        """The proxy's host and port, without user name and password."""
         return urlsplit(self.url.get_secret_value()).netloc.rpartition("@")[2]
 
     @property
     def secrets(self) -> list[SecretStr]:
-        """The texts that contain its password; empty without a password."""
+        """The texts that contain the proxy's password; empty if it has no password."""
         parts = urlsplit(self.url.get_secret_value())
         user, password = parts.username or "", parts.password or ""
         more = [password, unquote(password), f"{unquote(user)}:{unquote(password)}"]
@@ -225,7 +221,8 @@ def _is_usable_proxy(url: SecretStr) -> bool:
     """
     Tell whether the URL of a proxy can be used.
 
-    Both libraries that parse the URL later must be able to read it, and a header must be able to hold its password.
+    Both libraries that parse the URL later must be able to read it, and it must be possible to send its password in a
+    header.
     """
     try:
         address, parts = parse_url(url.get_secret_value()), urlsplit(url.get_secret_value())
@@ -239,7 +236,7 @@ def _is_usable_proxy(url: SecretStr) -> bool:
 
 
 def _check_proxy_url(url: SecretStr, place: str, setting: str) -> SecretStr:
-    """Return a proxy's URL if it can be used."""
+    """Return a proxy's URL, or refuse a URL that cannot be used."""
     if _is_usable_proxy(url):
         return url
     # Do not quote the value, because it may hold a password.
@@ -269,18 +266,14 @@ def _environment_proxy(url: str) -> Proxy | None:
 
 def is_key_text(text: str) -> bool:
     """
-    Tell whether a text is meant as a public key.
-
-    Otherwise, it is the path of a file.
+    Tell whether a text is meant to be a public key, and not the path of a file.
     """
     return "-----" in text or is_bare_base64(text)
 
 
 def _read_keys(value: object) -> tuple[str, ...] | None:
     """
-    Return the texts with public keys.
-
-    If a path is given, the text is read from that file.
+    Return the texts with public keys. For a path, read the text from the file.
     """
     if value is None:
         return None
@@ -317,9 +310,7 @@ def _split_names(value: Any) -> Any:
 
 def _read_date(value: Any) -> Any:
     """
-    Return the Unix time in seconds of an ISO 8601 date.
-
-    A date without a time zone is in UTC.
+    Convert an ISO 8601 date to Unix time in seconds. A date without a time zone is in UTC.
     """
     if not isinstance(value, str):
         return value
@@ -336,11 +327,11 @@ def _read_words(value: object) -> tuple[str, ...]:
     """
     Return words without surrounding white space, each once.
 
-    Empty words are left out. None, or no words, means that the setting is not set.
+    Empty words are left out. If the value is None or has no words, the setting counts as not set.
     """
     words: Any = value.split(",") if isinstance(value, str) else () if value is None else value
     are_texts = isinstance(words, (list, tuple, set, frozenset)) and all(isinstance(each, str) for each in words)
-    # The text of a list in JSON or Python would be split into words that never match.
+    # Refuse the text of a list in JSON or Python, because it would be split into words that never match.
     if not are_texts or (isinstance(value, str) and re.match(r"\s*[\[({\"']", value)):
         raise ValueError("must be a list of words, or words separated by commas, without brackets or quotation marks")
     return tuple(dict.fromkeys(each.strip() for each in words if each.strip()))
@@ -354,7 +345,7 @@ def digests_of_files(values: Mapping[str, Any]) -> dict[tuple[str, str], str]:
     Return a digest of each file that these settings name, to detect that a file has changed.
 
     :param values: the settings by name, as in a connection.
-    :return: the digests, by setting and path. The digest of a file that cannot be read is the reason.
+    :return: the digests, by setting and path. For a file that cannot be read, the reason takes the place of the digest.
     """
     found: dict[tuple[str, str], str] = {}
     for name in ("verify", "client_cert", "superadmin_keys"):
@@ -387,12 +378,10 @@ _Number = BeforeValidator(_no_boolean)
 @plain_dataclass(frozen=True)
 class FormField:
     """
-    The field of a connection's form for a setting.
+    The field for a setting in a connection's form. Its type and limits are those of the setting.
 
-    Its type and limits are those of the setting.
-
-    :param label: its label.
-    :param schema: more keys of its JSON schema. Default: none.
+    :param label: the field's label.
+    :param schema: additional keys of the field's JSON schema. Default: no keys.
     """
 
     label: str
@@ -406,7 +395,7 @@ class ClientSettings:
     """
     The settings of a client.
 
-    They are checked when the object is made. Values may be text, as in a connection's URI.
+    The settings are checked when the object is created. Values may be text, as in a connection's URI.
 
     :raises CustodyConfigurationError: if a setting is missing or wrong; ``setting`` names it.
     """
@@ -433,8 +422,8 @@ class ClientSettings:
     max_response_bytes: Annotated[int, Field(ge=1), _Number, FormField("Maximum response size (bytes)")] = (
         DEFAULT_MAX_RESPONSE_BYTES
     )
-    """Maximum size of a response in bytes. A larger response is refused, and so is one with more than one value for
-    each 64 bytes of this size. Default: 33554432 (32 MiB)."""
+    """Maximum size of a response in bytes. A larger response is refused, and so is a response with more JSON values
+    than this size divided by 64. Default: 33554432 (32 MiB)."""
     allow_http: Annotated[bool, FormField("Allow plain HTTP")] = False
     """Whether the token may travel unencrypted, over plain HTTP, to another machine. Default: no."""
     superadmin_keys: Annotated[
@@ -444,15 +433,15 @@ class ClientSettings:
     ] = None
     """Public keys of the super-administrators, for verifying whitelisted addresses: PEM text, or the path of a file,
     which must be absolute in a connection. Get the keys from the people who hold them, not from the service. Default:
-    none; no address is verified, and the service's data is trusted."""
+    none; then no address is verified, and the service's data is trusted."""
     superadmin_minimum: Annotated[
         int | None, _Number, FormField("Super-administrators' signatures", {"minimum": 1})
     ] = None
-    """Number of the super-administrators' keys that must have signed the rules. Required with the keys."""
+    """Number of the super-administrators' keys that must have signed the rules. Required if keys are set."""
     networks: Annotated[Collection[str] | None, PlainValidator(_split_names), FormField("Networks")] = None
     """Names of the accepted networks, as a list or as comma-separated text. Default: any network."""
     allow_legacy_signatures: Annotated[bool, FormField("Allow legacy signatures")] = False
-    """Whether to accept addresses that were signed in a legacy form. Default: no."""
+    """Whether to accept addresses that were signed in a legacy form, which does not cover all fields. Default: no."""
     rules_not_before: Annotated[int | str | None, PlainValidator(_read_date), FormField("Rules not before")] = None
     """Oldest accepted date of the rules: a date such as 2026-01-31, or Unix time in seconds. Default: no limit."""
     effective_statuses: Annotated[
@@ -468,8 +457,8 @@ class ClientSettings:
     replace the default."""
     accept_fields: Annotated[Collection[str], PlainValidator(_read_words), FormField("Accepted fields")] = ()
     """Keys of a request's payload that may have a value that was not requested, as a list or as comma-separated text:
-    keys that this service fills in, such as ``tnParticipantID``. An unknown key of a link has the link's key before
-    it, such as ``linkedWallets.owner``. ``envelope.action`` accepts an unknown action word. Default: none."""
+    keys that this service fills in, such as ``tnParticipantID``. Write an unknown key of a link after the link's own
+    key, such as ``linkedWallets.owner``. ``envelope.action`` accepts an unknown action word. Default: none."""
     user_agent: str | None = None
     """Text to add to the ``User-Agent``, which names this package and its version. Default: none."""
     source: str | None = None
@@ -505,9 +494,8 @@ class ClientSettings:
     @property
     def base_url_text(self) -> str:
         """
-        The base URL in error messages.
-
-        The text names the setting or its source; without a source, it holds the URL itself.
+        The name of the base URL in error messages: the command-line option, the source of the settings, or the URL
+        itself.
         """
         if self._from_options:
             return self.name("base_url")
@@ -552,13 +540,13 @@ class ClientSettings:
     @cached_property
     def proxy_in_use(self) -> Proxy | None:
         """
-        The proxy for requests; None: there is none.
-
-        The proxy comes from the settings or, for an HTTPS base URL, from the environment.
+        The proxy for requests, from the settings or (for an HTTPS base URL) from the environment; None: no proxy is
+        used.
         """
         if self.proxy:
             return Proxy(as_secret(self.proxy), self.name("proxy"))
-        # Use the environment's proxy only with TLS, because with TLS a proxy learns only the host's name.
+        # Use the environment's proxy only with TLS. Without TLS, a proxy that the user did not choose would learn the
+        # token; with TLS, it only learns the host's name.
         return _environment_proxy(self.base_url) if self.base_url.startswith("https:") else None
 
     def _check_together(self) -> None:

@@ -1,4 +1,4 @@
-"""Recognizes text from outside, and prepares it for messages and logs."""
+"""Check text from outside, and prepare it for messages and logs."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from collections.abc import Iterable
 
 # Line breaks, terminal escapes, invisible and direction-changing characters could forge or hide log text.
 _UNPRINTABLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
-# Characters that are invisible although they count as letters, marks or symbols, or are not assigned yet. They include
-# all characters with Unicode's property Default_Ignorable_Code_Point (DerivedCoreProperties.txt of Unicode 14), and
-# other characters whose name means a blank, a filler, a joiner, a selector, a note without a head, or an object.
+# Characters that are invisible although Unicode classifies them as letters, marks or symbols, or has not assigned them
+# yet. They include all characters with Unicode's property Default_Ignorable_Code_Point (DerivedCoreProperties.txt of
+# Unicode 14), and other characters that are named as a blank, a filler, a joiner, a selector, a note without a head, or
+# an object.
 _INVISIBLE = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u2d7f\u3164"
     "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\ufffc\U0001107f\U00013440-\U00013442\U00016fe4\U0001bc9d"
     "\U0001bca0-\U0001bca3\U0001d159\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
-# Maximum number of code points that are shown of a difference, because it may extend to the end of the text.
+# Maximum number of code points of a difference that are shown, because a difference may extend to the end of the text.
 _MAX_POINTS = 4
 #: The table for :meth:`str.translate` with which :func:`ascii_lower` converts a text.
 ASCII_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
@@ -26,9 +27,7 @@ _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 def is_pem(text: str) -> bool:
     """
-    Tell whether a text may be a key or certificate in PEM.
-
-    If a path is expected, such a text must not be quoted.
+    Tell whether a text may be a key or certificate in PEM. Where a path is expected, do not quote such a text.
     """
     return "-----BEGIN" in text or "\n" in text
 
@@ -37,7 +36,7 @@ def pem_text(pem: str | bytes) -> str:
     """
     Return a text in PEM with real line ends.
 
-    Files of environment variables, and JSON that was escaped twice, contain ``\\n`` as two characters.
+    Files of environment variables, and JSON that was escaped twice, contain line ends as two characters, ``\\n``.
 
     :param pem: the text as it was given.
     :raises TypeError: if it is neither text nor bytes.
@@ -59,11 +58,9 @@ def is_decimal(text: str) -> bool:
 
 def read_number(text: str, maximum: int) -> int | None:
     """
-    Parse a whole number in ASCII digits.
+    Parse a whole number in ASCII digits; None if the text is not such a number, or the number is too large.
 
-    None if the text is not one, or it is larger than the maximum.
-
-    Use it for all text from elsewhere, because ``int`` itself fails on thousands of digits.
+    Use this function for all text from outside, because ``int`` itself raises an error for thousands of digits.
 
     :param text: the text.
     :param maximum: the largest accepted number.
@@ -92,16 +89,14 @@ def lost_fault(text: str) -> str | None:
 
 
 def character_fault(text: str) -> str | None:
-    """Explain why a text has characters that no value has: lost or invisible ones; None if it has none."""
+    """Explain that a text has a lost or an invisible character, which no value may have; None if it has not."""
     fault = lost_fault(text)
     return fault or ("contains a control or invisible character" if has_unprintable(text) else None)
 
 
 def without_emoji_style(text: str) -> str:
     """
-    Return a text without the variation selectors after emoji.
-
-    Keyboards write them.
+    Return a text without the variation selectors that keyboards write after emoji.
     """
     if text.isascii():
         return text
@@ -119,15 +114,13 @@ def _is_unprintable(character: str) -> bool:
 
 def sanitize(text: object, limit: int = 300) -> str:
     """
-    Return a text on one line, sanitized and shortened.
-
-    Unprintable characters become blanks.
+    Return a text on one line, shortened, and with blanks instead of unprintable characters.
 
     :param text: any value; it is converted to a string first.
     :param limit: maximum length of the result in characters; an ellipsis marks where it was cut. Default 300.
     :return: the text, white space folded.
     """
-    # Cut the text before the slower steps, to limit the work on a response of many megabytes.
+    # Cut the text before the slower steps, to limit the work, because a response may have many megabytes.
     line = str(text).lstrip()[: limit * 8]
     if not (line.isascii() and line.isprintable()):
         line = line.translate(_SHOWN)
@@ -137,9 +130,7 @@ def sanitize(text: object, limit: int = 300) -> str:
 
 class _Shown(dict[int, int]):
     """
-    A table for ``str.translate`` that replaces invisible characters.
-
-    Each of them, and white space, becomes a blank. Visible characters stay.
+    A table for ``str.translate`` that replaces each invisible character, and all white space, by a blank.
     """
 
     def __missing__(self, code: int) -> int:
@@ -152,9 +143,7 @@ _SHOWN = _Shown()
 
 def escape(text: str) -> str:
     """
-    Return all of the text on one line.
-
-    Unprintable characters are written as :func:`escaped` returns them.
+    Return the whole text on one line, with unprintable characters in the form of :func:`escaped`.
     """
     # Fast path for nearly every text.
     if text.isascii() and text.isprintable():
@@ -176,11 +165,11 @@ def hidden_difference(first: str, second: str, shown: int) -> str:
     """
     Describe where two texts differ, if they may look the same.
 
-    The difference may be in letters that look alike, or after the displayed characters.
+    Two texts may look the same if they differ in letters that look alike, or only after the displayed characters.
 
-    :param first: one text.
-    :param second: the other one.
-    :param shown: number of displayed characters of each.
+    :param first: the first text.
+    :param second: the second text.
+    :param shown: number of characters of each text that are displayed.
     :return: the place and its code points, such as ``at character 4: U+0065 U+0301 and U+00E9``; empty if the
         difference is visible: in displayed ASCII characters, or because one of the texts is empty.
     """
@@ -225,9 +214,7 @@ def name_some(names: Iterable[str], limit: int | None = None) -> str:
 
 def sentences(*texts: str | None) -> str:
     """
-    Join texts as sentences.
-
-    Afterwards, each text but the last ends with exactly one full stop or with a question mark.
+    Join texts as sentences, so that each text but the last ends with exactly one full stop or with a question mark.
 
     :param texts: the texts; those that are None or empty are left out.
     """
@@ -239,9 +226,9 @@ def lines(*texts: str | None) -> str:
     """
     Join texts to a message of several lines.
 
-    For errors and log entries, because Airflow's log viewer does not wrap long lines.
+    Use it for errors and log entries, because Airflow's log viewer does not wrap long lines.
 
-    :param texts: the lines; those that are None or empty are left out. Text from elsewhere must be sanitized before.
+    :param texts: the lines; those that are None or empty are left out. Text from outside must be sanitized first.
     """
     return "\n".join(each for each in texts if each)
 
@@ -250,8 +237,8 @@ def ascii_lower(text: str) -> str:
     """
     Return the text with the letters A to Z in lower case.
 
-    Used to compare words of the service without case. ``str.lower`` and ``str.casefold`` would also convert the
-    Kelvin sign to a ``k``.
+    Use it to compare the service's words without regard to case. ``str.lower`` and ``str.casefold`` would also convert
+    other letters, such as the Kelvin sign to a ``k``.
     """
     return text.lower() if text.isascii() else text.translate(ASCII_LOWER)
 
@@ -263,9 +250,7 @@ def count(number: int, noun: str, plural: str | None = None) -> str:
 
 def count_of(number: int, total: int, noun: str, plural: str | None = None) -> str:
     """
-    Return a number of a total, with noun and verb.
-
-    Examples: ``1 of 3 checks is``, ``0 of 3 checks are``.
+    Return a number of a total, with noun and verb, such as ``1 of 3 checks is`` or ``0 of 3 checks are``.
     """
     return f"{number} of {count(total, noun, plural)} {'is' if 1 in (number, total) else 'are'}"
 
@@ -276,7 +261,7 @@ def as_name(value: object) -> str | None:
 
     The service may send a number where text is expected.
 
-    :param value: the value it sent.
+    :param value: the value that the service sent.
     :return: the text; None for any other value, or a number of more than 64 bits.
     """
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**64:

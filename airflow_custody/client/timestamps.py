@@ -10,7 +10,8 @@ from itertools import pairwise
 #: The beginning of Unix time.
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
-# No date of a service is older than the first blockchain. An earlier date is a program's zero value: not set.
+# No date of a service is older than the first blockchain. An earlier date is a zero value, which means that the date is
+# not set.
 _EARLIEST = datetime(2009, 1, 1, tzinfo=timezone.utc)
 _TIMESTAMP = re.compile(
     r"([0-9]{4}-[0-9]{2}-[0-9]{2})[Tt]([0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.([0-9]{1,9}))?([Zz]|[+-][0-9]{2}:[0-9]{2})"
@@ -41,7 +42,7 @@ def format_unix_time(seconds: int) -> str | None:
     Return a Unix time as an ISO 8601 date in UTC.
 
     :param seconds: the time.
-    :return: the date; None if it is out of range.
+    :return: the date; None if the time is out of range.
     """
     try:
         return datetime.fromtimestamp(seconds, timezone.utc).isoformat().replace("+00:00", "Z")
@@ -54,8 +55,10 @@ def parse_timestamp(text: str | None, *, keep_zero: bool = False) -> datetime | 
     Parse an RFC 3339 timestamp.
 
     :param text: date and time with an offset or ``Z``, up to nine fractional digits.
-    :param keep_zero: whether to return a time before 2009, too, such as Go's zero time. Default False: None.
-    :return: the aware time in UTC, truncated to microseconds; None if there is none, or it has another form.
+    :param keep_zero: whether to also return a time before 2009, such as Go's zero time. Default False: None is returned
+        for it.
+    :return: the time in UTC, with its time zone, truncated to microseconds; None if there is no text, or it has another
+        form.
     """
     if not text:
         return None
@@ -78,8 +81,8 @@ def parse_duration(text: str | None) -> timedelta | None:
     Parse a duration in the notation of Go.
 
     :param text: numbers with units, such as ``1.5s``, ``850µs`` or ``1m2.5s``; or ``0``.
-    :return: the duration, rounded to microseconds; None if there is none, it has another form, or it does not fit into
-        64 bits of nanoseconds.
+    :return: the duration, rounded to microseconds; None if there is no text, it has another form, or the duration does
+        not fit into 64 bits of nanoseconds.
     """
     if not text or len(text) > _MAX_DURATION_LENGTH:
         return None

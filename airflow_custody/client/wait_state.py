@@ -18,12 +18,12 @@ class WaitState:
 
     :param is_done: whether the wait has succeeded.
     :param summary: the state as text.
-    :param result: the state as plain JSON data; when done, the task's result.
-    :param error: the error that ends the wait. Default None: it continues, or is done.
-    :param in_doubt: whether an object or a name is missing. The next poll decides whether the wait has failed. In a
-        worker, it follows early; in the triggerer, after the usual interval. Default False.
-    :param warnings: warnings that were not given yet. Default: none.
-    :param advice: advice for a wait that times out in this state. Default: none.
+    :param result: the state as plain JSON data. If the wait has succeeded, this is the task's result.
+    :param error: the error that ends the wait. Default None: the wait continues, or has succeeded.
+    :param in_doubt: whether an object or a name is missing, so that the next poll decides whether the wait has failed.
+        In a worker, this poll follows early; in the triggerer, after the usual interval. Default False.
+    :param warnings: warnings that were not logged yet. Default: no warnings.
+    :param advice: advice for the case that the wait times out in this state. Default: no advice.
     """
 
     is_done: bool
@@ -37,16 +37,14 @@ class WaitState:
 
 class PollHistory:
     """
-    The results of a wait's polls, for the log and time-outs.
+    The results of a wait's polls. Sensors and triggers use it to log polls and to report time-outs in the same way.
 
-    Sensors and triggers report them in the same way.
-
-    :param is_first: whether the next poll is the first of the wait. Default True.
+    :param is_first: whether the next poll is the first poll of the wait. Default True.
     """
 
     def __init__(self, *, is_first: bool = True) -> None:
         self.is_first = is_first
-        #: The last result, and the advice if the wait times out.
+        #: The last result, and the advice for the case that the wait times out.
         self.last, self.advice = "the service has not been polled yet", ""
         self._failing_since: float | None = None
 
@@ -59,8 +57,8 @@ class PollHistory:
         """
         Log the result of a poll, and return the final state; None: the wait continues.
 
-        An error that is not transient ends the wait. So does a host name that does not exist, at the first poll. After
-        a successful poll, the name was found before, so the failure is an ordinary outage.
+        An error that is not transient ends the wait. A host name that does not exist ends the wait only at the first
+        poll. At a later poll, the name existed before, so the failure is an ordinary outage.
 
         :param found: the state, or an error.
         :param log: the task's or the trigger's log.
@@ -83,9 +81,7 @@ class PollHistory:
 
     def note(self, found: WaitState | CustodyError) -> str:
         """
-        Record a poll that did not end the wait.
-
-        Returns an entry for the log.
+        Record a poll that did not end the wait, and return an entry for the log.
 
         :param found: the state, or an error; the entry includes the time since errors began.
         """

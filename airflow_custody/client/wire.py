@@ -1,4 +1,4 @@
-"""Common parts of the models of all areas: settings for lenient dictionaries."""
+"""Common parts of the models of all areas: how leniently pydantic reads dictionaries."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    # Only code that reads data into such a dictionary needs pydantic itself.
+    # Import pydantic only for type checkers, because only code that reads data into a dictionary needs it.
     from pydantic import ConfigDict
 
 if sys.version_info >= (3, 12):
@@ -15,7 +15,7 @@ else:
     # Before Python 3.12, pydantic needs this TypedDict.
     from typing_extensions import TypedDict as TypedDict
 
-#: For every model with strings, because the service may send a number instead of a string.
+#: The configuration of every model with strings, because the service may send a number instead of a string.
 LENIENT: ConfigDict = {"coerce_numbers_to_str": True}
-#: For a model that keeps unknown fields.
+#: The configuration of a model that keeps unknown fields.
 KEEPING_OTHERS: ConfigDict = {"coerce_numbers_to_str": True, "extra": "allow"}

@@ -1,4 +1,4 @@
-"""Completes the commands that advice names."""
+"""Add the connection's id to ``custody`` commands in advice."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _COMMAND = re.compile(
 
 def name_connection(text: str, conn_id: str) -> str:
     """
-    Add a connection's id to each ``custody`` command in a text, because the command would use the default connection.
+    Add a connection's id to each ``custody`` command in a text. Without it, the command uses the default connection.
 
     :param text: advice, with each command in quotation marks or backticks.
     :param conn_id: the id. Nothing is added for the default connection.

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from airflow_custody.client.auth import Authentication
 
-# Names of settings in a connection, if they differ from the client's.
+# Names of the connection's fields for the client's settings, where the two differ.
 _CONNECTION_FIELDS = {
     "base_url": "Base URL (Host)",
     "token": "Password",
@@ -42,7 +42,7 @@ _AUTH_METHODS = {
     "password": ("a user name (Login)", "the password"),
     "api_key": ("an API key ID", "the API key's secret"),
 }
-# The reason for refusing a number. A number may have lost leading zeros.
+# Why a number is refused where text is expected. A number may have lost leading zeros.
 _NOT_TEXT = "must be text: put it in quotation marks where it is defined"
 _MAX_PORT = 65_535
 _FORM: dict[str, Any] = get_provider_info()["connection-types"][0]["conn-fields"]
@@ -50,17 +50,17 @@ _FORM: dict[str, Any] = get_provider_info()["connection-types"][0]["conn-fields"
 
 class ConnectionReader:
     """
-    Reads a connection.
+    Reads the settings and credentials in a connection.
 
     :param connection: the fields of the connection.
-    :param named: whether messages name the connection; False: the connection is being tested, and Airflow's API server
-        has generated its id.
+    :param named: whether messages name the connection. False: the connection is being tested under an id that Airflow's
+        API server has generated.
     :raises CustodyConfigurationError: if a field is wrong.
     """
 
     def __init__(self, connection: ConnectionFields, *, named: bool) -> None:
         self._place = f"the Airflow connection {connection.conn_id!r}" if named else "this connection"
-        #: The beginning of error messages, with the connection's name; may be empty.
+        #: The beginning of error messages: the connection's name, or empty.
         self.start = f"Airflow connection {connection.conn_id!r}, " if named else ""
         if connection.conn_type != "custody":
             raise CustodyConfigurationError(
@@ -74,15 +74,16 @@ class ConnectionReader:
         self._extras = connection.extras.get_secret_value()
         self._fields = connection.place.get_secret_value()
         self._password = connection.password
-        #: All values of the connection and the content of its files, to detect changes. The files are read before the
-        #: client reads them, so that no change is missed.
+        #: All values of the connection, and digests of the files that it names, to detect changes. The digests are made
+        #: before the client reads the files, so that no change is missed.
         self.values = connection, digests_of_files(self._extras)
 
     def make_client(self, adapt: Callable[[ClientSettings], ClientSettings] | None) -> CustodyClient:
         """
         Return a client for the connection.
 
-        :param adapt: called with the connection's settings; returns the client's settings. None: they are the same.
+        :param adapt: called with the connection's settings; returns the client's settings. None: the connection's
+            settings are used unchanged.
         :raises CustodyConfigurationError: if a setting is wrong.
         """
         try:
@@ -94,8 +95,8 @@ class ConnectionReader:
             return CustodyClient.from_settings(settings, auth)
         except CustodyConfigurationError as error:
             wrong = error
-        # Raise the new error here, so that the caught exception is not chained: its traceback leads through functions
-        # with values of the connection. The error names the setting as the form does.
+        # Raise the new error, which names the setting as in the form, outside of "except", so that the caught exception
+        # is not chained. Its traceback leads through functions with values of the connection.
         raise self._named(wrong)
 
     def _read_settings(self) -> ClientSettings:
@@ -106,7 +107,7 @@ class ConnectionReader:
                 f"unknown key {names}. Correct or remove it; valid keys: {', '.join(_FORM)}", setting="Extra"
             )
         _, digests = self.values
-        # A relative path would depend on the folder in which the process was started.
+        # Refuse a relative path, because its meaning would depend on the folder in which the process was started.
         if any(name == "superadmin_keys" and not os.path.isabs(path) for name, path in digests):
             raise CustodyConfigurationError(
                 "must be public keys in PEM, or the absolute path of a file with them",
@@ -117,9 +118,9 @@ class ConnectionReader:
 
     def _read_credentials(self) -> Authentication:
         """
-        Return the way to authenticate.
+        Return the way to authenticate, according to the fields that are filled in.
 
-        The filled-in fields determine it. If ``auth`` is set, it must name the same method.
+        If ``auth`` is set, it must name the same way.
         """
         if self._password is None:
             raise _wrong(_NOT_TEXT, "password", "credentials-missing")
@@ -161,7 +162,7 @@ class ConnectionReader:
         if "://" not in host and not host.lower().startswith(("http:", "https:")):
             host = f"{schema or 'https'}://{host}"
         elif schema and not host.lower().startswith(f"{schema}://"):
-            raise _wrong("names another protocol than the base URL", "Schema")
+            raise _wrong("contradicts the protocol in the base URL", "Schema")
         return host if port is None else self._add_port(host, port)
 
     def _add_port(self, host: str, port: int) -> str:
@@ -179,9 +180,7 @@ class ConnectionReader:
 
     def _read_port(self) -> int | None:
         """
-        Return the port; None if there is none.
-
-        Some forms save a missing port as 0.
+        Return the port; None if it is not set, or 0, because some forms save a missing port as 0.
         """
         given: Any = self._fields["port"]
         given = "" if given is None else given
@@ -196,7 +195,7 @@ class ConnectionReader:
     def _named(self, error: CustodyConfigurationError) -> CustodyConfigurationError:
         """Return an error about a setting with the connection's name, and the setting's name in the form."""
         setting = str(error.setting)
-        # The label in the form, and the name for use outside the form.
+        # Name the setting by its label in the form, and by its name outside the form.
         label = _FORM[setting]["label"].partition(" (")[0] if setting in _FORM else ""
         name = f"{label} ({setting})" if label else _CONNECTION_FIELDS.get(setting, setting)
         return CustodyConfigurationError(f"{self.start}{name}: {error.explanation}", setting=setting, code=error.code)
@@ -207,7 +206,7 @@ def _wrong(why: str, setting: str, code: ErrorCode = "setting-wrong") -> Custody
 
 
 def _read_text(value: object, setting: str) -> str:
-    """Return a field's text, stripped; empty if it is not set."""
+    """Return a field's text without surrounding white space; empty if the field is not set."""
     if value is None:
         return ""
     if not isinstance(value, str):
@@ -217,9 +216,7 @@ def _read_text(value: object, setting: str) -> str:
 
 def _with_brackets(host: str) -> str:
     """
-    Return a host or a URL with brackets around IPv6 addresses.
-
-    Airflow removes them from a connection's URI.
+    Return a host or a URL with brackets around an IPv6 address, which Airflow removes from a connection's URI.
     """
     before, slashes, rest = host.rpartition("://")
     address, slash, path = rest.partition("/")

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 #: Text for a user whose roles are not known.
 UNKNOWN_ROLES = "The service does not return the user's roles."
 _SIGNATURES = {
-    "ok": "Its current rules are signed by the pinned keys.",
-    "unknown": "Its rules could not be verified, because it does not offer them.",
+    "ok": "The service's current rules are signed by the pinned keys.",
+    "unknown": "The service's rules could not be verified, because it does not offer them.",
 }
 
 
@@ -27,7 +27,7 @@ def describe_user(user: WireUser, redact: Callable[..., str]) -> str:
     who = f"User {redact(name, 60)}" if name else "The user, whose name the service does not return,"
     status = user.get("status")
     if status and not may_work(status):
-        who += f" (status {redact(status, 60)}: check that this user may work)"
+        who += f" (status {redact(status, 60)}: check that the user is active)"
     roles = user.get("roles")
     if roles is None:
         return f"{who} is known. {UNKNOWN_ROLES}"
@@ -36,9 +36,7 @@ def describe_user(user: WireUser, redact: Callable[..., str]) -> str:
 
 def try_client(client: CustodyClient) -> tuple[bool, str]:
     """
-    Run the checks of ``custody check``, and summarize them.
-
-    The clocks are not checked.
+    Run the checks of ``custody check``, except for the clocks, and summarize the results.
 
     :param client: the client.
     :return: whether all checks succeeded, and the text for the user.
@@ -53,7 +51,7 @@ def try_client(client: CustodyClient) -> tuple[bool, str]:
     if report.listing is not None:
         number = count(len(report.listing), "health check")
         texts.append(f"The service accepted the connection and lists {number}.")
-        texts += [] if report.listing else ["Without health checks, no health gate passes."]
+        texts += [] if report.listing else ["Without health checks, the health operator and sensor never succeed."]
     texts.append(UNKNOWN_ROLES if report.user is None else describe_user(report.user, client.auth.redact))
     if signatures in _SIGNATURES:
         texts.append(_SIGNATURES[signatures])

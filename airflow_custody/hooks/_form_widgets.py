@@ -1,7 +1,7 @@
 """
 The fields of Airflow 2's connection form.
 
-This module is separate, because it imports the libraries of Airflow 2's UI, which later versions do not have.
+They are in a module of their own, because it imports the libraries of Airflow 2's UI, which later versions do not have.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def make_widgets(fields: Mapping[str, Any]) -> dict[str, Any]:
 
     :param fields: the fields in Airflow 3's format: ``conn-fields`` of the provider info.
     """
-    # Use no FloatField, because Airflow 2 drops a connection type whose form has one.
+    # Do not use a FloatField, because Airflow 2 drops a connection type whose form has one.
     kinds = {"number": StringField, "integer": IntegerField, "string": StringField}
     widgets: dict[str, Any] = {}
     for name, spec in fields.items():

@@ -2,7 +2,8 @@
 Finds Airflow connections, reads their fields, and masks their secrets.
 
 Error reports, such as Sentry's, contain the local variables of every function in a traceback, and the ``repr`` of a
-connection shows its secrets. So a connection is read here, in functions that raise nothing, and does not leave them.
+connection shows its secrets. Therefore the connection itself is only used in this module, in functions that do not
+raise exceptions while they hold it.
 """
 
 from __future__ import annotations
@@ -42,11 +43,11 @@ class ConnectionFields:
 
     :param conn_id: its id.
     :param conn_type: its type.
-    :param place: host, schema, port and login. Each may contain a secret that belongs elsewhere.
-    :param password: the Password, without line breaks at its end, masked in logs; empty if there is none; None if it is
-        not text. Some secrets backends return a number, which may have lost leading zeros.
-    :param extras: the extras, stripped of white space; None if they are not a JSON object, or repeat a name. If a name
-        has two values, a reviewer may have read the one that is not used.
+    :param place: host, schema, port and login. Each may contain a secret that a user has put into the wrong field.
+    :param password: the Password, without line breaks at its end, masked in logs; empty if there is no Password. None
+        if it is not text: some secrets backends return a number, which may have lost leading zeros.
+    :param extras: the extras, without surrounding white space. None if they are not a JSON object, or repeat a name: of
+        two values, a reviewer may have read the one that is not used.
     """
 
     conn_id: str | None
@@ -65,9 +66,9 @@ def find_connection(
     :param conn_id: its id.
     :param advice: advice if the connection does not exist.
     :param setting: the setting that names the connection.
-    :param get: returns the connection. Default: from Airflow.
-    :raises CustodyConfigurationError: if Airflow does not find it. Airflow may also report a connection that it cannot
-        read as not found.
+    :param get: returns the connection. Default: Airflow's own function.
+    :raises CustodyConfigurationError: if Airflow reports that the connection is not found. Airflow also reports this
+        for a connection that it cannot read.
     """
     with suppress(AirflowNotFoundException):
         return read_connection(get(conn_id))
@@ -87,15 +88,15 @@ def find_connection(
 
 def _similar_id(conn_id: str, get: Callable[[str], Connection]) -> str:
     """
-    Return a similar id of a connection that exists; empty if none is known.
+    Return the id of an existing connection that is similar; empty if none is found.
 
-    A worker cannot list the connections, so only the default id, ids in environment variables, and the same id in
-    another spelling are tried.
+    A worker cannot list the connections, so only the default id, ids in environment variables, and other spellings of
+    the same id are tried.
     """
     plain = conn_id.strip().lower().replace("-", "_").replace(" ", "_")
     known = {each.removeprefix(_VARIABLE).lower() for each in os.environ if each.startswith(_VARIABLE)}
     for each in get_close_matches(plain, (known | {"custody_default", plain}) - {conn_id}, n=3, cutoff=0.8):
-        # A suggestion must not replace the error about the connection.
+        # Ignore errors here, because they must not replace the error about the missing connection.
         with suppress(Exception):
             get(each)
             return each
@@ -104,7 +105,7 @@ def _similar_id(conn_id: str, get: Callable[[str], Connection]) -> str:
 
 def read_connection(connection: Connection) -> ConnectionFields:
     """
-    Return the fields of a connection. Nothing is raised, because this function holds the connection itself.
+    Return the fields of a connection. This function raises no exceptions, because it holds the connection itself.
 
     :param connection: the connection.
     """
@@ -115,7 +116,7 @@ def read_connection(connection: Connection) -> ConnectionFields:
         # Also mask the Password without surrounding white space, because a token is sent in this form.
         if stripped := password.strip():
             mask(stripped)
-        # Files and secrets backends may add a line break.
+        # Remove line breaks from the end, because files and secrets backends may add them.
         password = SecretStr(password.rstrip("\r\n"))
     else:
         password = None
@@ -128,7 +129,7 @@ def read_connection(connection: Connection) -> ConnectionFields:
             extras = None
     known: dict[str, Any] = {}
     for name, value in extras.items() if isinstance(extras, dict) else ():
-        # A file or a secrets backend may add white space.
+        # Remove white space, because a file or a secrets backend may add it.
         if isinstance(value, list):
             known[name] = [each.strip() if isinstance(each, str) else each for each in value]
         else:

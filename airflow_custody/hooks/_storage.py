@@ -1,7 +1,5 @@
 """
-Files on this machine or in an object storage.
-
-An object storage is reached through its Airflow connection.
+Read and write files on this machine or in an object storage, which is reached through its Airflow connection.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
 #: Schemes, in lower case, of URLs that Airflow itself treats as files of this machine.
 _LOCAL_SCHEMES = ("file", "local")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
-#: Permanent failures.
+#: Errors of local files that a retry does not overcome.
 _FINAL = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
 
 
@@ -51,7 +49,8 @@ def split_location(location: str) -> tuple[str, str]:
     Either the path or the URL is empty.
 
     :param location: a path or a URL.
-    :raises StorageError: if it is a URL that must not be used. The error does not quote a password or a signature.
+    :raises StorageError: if the location is a URL that must not be used. The error quotes neither a password nor a
+        signature in it.
     """
     scheme, is_url, rest = location.partition("://")
     scheme = scheme.lower()
@@ -60,18 +59,18 @@ def split_location(location: str) -> tuple[str, str]:
     if scheme in _LOCAL_SCHEMES:
         return rest, ""
     if not _SCHEME.fullmatch(scheme):
-        # Airflow would remove white space from the scheme. It could then take the URL for a file:// URL, and follow
-        # links out of the bundle.
+        # Refuse a malformed scheme, because Airflow would remove white space from it. The URL could then become a
+        # file:// URL, and lead out of the DAG bundle.
         raise StorageError(f"{scheme}://", "the part before :// is not an object storage scheme, such as s3")
     host, slash, key = rest.partition("?")[0].partition("/")
     user, _, host = host.rpartition("@")
-    # Without a slash before it, a ? may be part of a password.
+    # Do not quote the rest if there is no slash: it may be part of a password that contains a ?.
     shown = f"{scheme}://{host}/{key}" if slash else f"{scheme}://"
     if ":" in user:
         raise StorageError(shown, "the part before the @ must be an Airflow connection id, never a password")
     if "?" in rest:
         # The rest may be a signature, which gives access to the file.
-        raise StorageError(shown, "give the plain URL without a ?, because its Airflow connection signs the request")
+        raise StorageError(shown, "use the plain URL without a ?, because its Airflow connection signs the request")
     return "", f"{scheme}://{rest}"
 
 
@@ -91,12 +90,12 @@ def locate(task: BaseOperator, path: Any, context: Context, *, to_write: bool = 
     """
     Return the full local path and the URL of a task's file. One of them is empty.
 
-    A relative path to read starts at the folder of the DAG file, and must stay within the DAG bundle (on Airflow 2, the
-    DAGs folder). An absolute path into the bundle must not leave the bundle through a link. Only the content of the
-    bundle was reviewed.
+    To read: a relative path starts at the folder of the DAG file, and must stay within the DAG bundle (on Airflow 2,
+    the DAGs folder), because only the content of the bundle was reviewed. For the same reason, an absolute path into
+    the bundle must not leave it through a link.
 
-    A path to write must be absolute, and must not pass through the bundle: Airflow replaces and removes the folders of
-    a bundle, and a link in it could lead anywhere.
+    To write: the path must be absolute, and must not pass through the bundle, because Airflow replaces and removes the
+    folders of a bundle, and a link in it could lead anywhere.
 
     :param task: the task.
     :param path: a path, a URL or an ``ObjectStoragePath``.
@@ -118,7 +117,7 @@ def locate(task: BaseOperator, path: Any, context: Context, *, to_write: bool = 
             raise CustodyRequestError(
                 f"the path {shown} {why}; nothing was written",
                 setting="path",
-                advice="Give an absolute path outside the DAGs folder, or an object storage URL.",
+                advice="Use an absolute path outside the DAGs folder, or an object storage URL.",
                 code="file-wrong",
             )
         return str(given), ""
@@ -127,14 +126,14 @@ def locate(task: BaseOperator, path: Any, context: Context, *, to_write: bool = 
         raise CustodyRequestError(
             f"the path {shown} is relative, and the DAG file is in the archive {sanitize(archive, 300)}; nothing was "
             "read",
-            advice="Keep the whitelist file outside the archive, and give its absolute path or an object storage URL.",
+            advice="Keep the whitelist file outside the archive, and use its absolute path or an object storage URL.",
             code="file-wrong",
         )
     if (is_relative or _passes(root, given)) and not _is_in(root, given):
         raise CustodyRequestError(
             f"the path {shown} leads out of the DAG bundle, to {sanitize(os.path.realpath(given), 300)}; nothing was "
             "read",
-            advice="Keep the file in the bundle, where its changes are reviewed, or give its absolute path.",
+            advice="Keep the file in the bundle, where its changes are reviewed, or use its absolute path.",
             code="file-wrong",
         )
     return str(given), ""
@@ -146,7 +145,7 @@ def _folder_and_root(task: BaseOperator, context: Context) -> tuple[Path, Path]:
 
     On Airflow 2, the DAGs folder counts as the bundle.
     """
-    # The command line uses this module, too, and does not need Airflow's configuration.
+    # Import Airflow's configuration only here, because the command line also uses this module, and does not need it.
     from airflow.providers.common.compat.sdk import conf
 
     dag_file = task.dag.fileloc if task.has_dag() else None  # type: ignore[no-untyped-call]
@@ -155,7 +154,7 @@ def _folder_and_root(task: BaseOperator, context: Context) -> tuple[Path, Path]:
     if bundle is not None:
         return folder, Path(bundle.path)
     root = Path(conf.get("core", "dags_folder"))
-    # In a test or a script, the DAG file may be outside the DAGs folder.
+    # In a test or a script, the DAG file may be outside the DAGs folder. Its own folder then counts as the bundle.
     return folder, root if _is_in(root, folder) else folder
 
 
@@ -165,8 +164,8 @@ def _passes(root: Path, path: Path) -> bool:
 
 
 def _is_in(root: Path, path: Path) -> bool:
-    """Tell whether a path, with all links followed, lies in a folder. A loop of links ends where it begins."""
-    # Path.resolve() raises an error for a loop.
+    """Tell whether a path, with all links followed, lies in a folder."""
+    # Use os.path.realpath(), because Path.resolve() raises an error for a loop of links.
     return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root))
 
 
@@ -182,14 +181,12 @@ def read_object(url: str, size: int) -> bytes:
 
 def write_location(path: str, url: str, data: bytes) -> None:
     """
-    Write a new file, complete or not at all.
-
-    An existing file is never replaced.
+    Write a new file, either completely or not at all. An existing file is never replaced.
 
     In an object storage, another writer may create the same file between the check and the write. The write then fails
     only if the storage supports conditional writes.
 
-    :param path: the file's path on this machine; empty: it is an object.
+    :param path: the file's path on this machine; empty: the file is in an object storage.
     :param url: the object's URL, if the path is empty.
     :param data: the file's content.
     :raises StorageError: if the file already exists, or cannot be written.
@@ -201,7 +198,7 @@ def write_location(path: str, url: str, data: bytes) -> None:
         target = _object_path(url)
         if target.exists():
             raise FileExistsError
-        # Use one call, because an opened file would be stored in part if writing failed.
+        # Write with a single call. If the file were opened first and writing failed, a part of it would be stored.
         target.fs.pipe_file(target.path, data, mode="create")
     except Exception as error:
         raise _storage_error(path or url, error) from None
@@ -215,9 +212,7 @@ def _object_path(url: str) -> Any:
 
 def _storage_error(name: str, error: Exception) -> StorageError:
     """
-    Return the error for a failure.
-
-    Each storage raises errors of its own.
+    Return the error for a failure of a storage, whose exceptions may have any type.
     """
     from airflow.providers.common.compat.sdk import AirflowNotFoundException
 

@@ -1,4 +1,4 @@
-"""The hook: an Airflow Connection becomes a client of the custody service."""
+"""The hook, which turns an Airflow connection into a client of the custody service."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ class CustodyHook(BaseHook):
     """
     The hook of an Airflow connection of type ``custody``.
 
-    Host is the base URL (``https://custody.example.com``, a path prefix is allowed; a bare host with Schema and
-    Port works too, ``https`` by default).
+    Host is the base URL: ``https://custody.example.com``, with a path prefix if needed. Host may also be a bare host
+    name, with the protocol in Schema (default ``https``) and the port in Port.
 
     There are three ways to authenticate, and the fields that are filled in decide which one is used:
 
-    * Password alone: the API token.
-    * Login and Password: a user's name and password.
-    * The extra ``api_key_id``, and Password: an API key's id and its secret.
+    * Only Password: it is the API token.
+    * Login and Password: they are a user's name and password.
+    * The extra ``api_key_id``, and Password: they are an API key's id and its secret.
 
     To enforce one of these ways, set the extra ``auth`` to ``bearer``, ``password`` or ``api_key``.
 
     The other extras have the names and defaults of parameters of :class:`~airflow_custody.client.CustodyClient`, and
     the form lists all of them. A path in ``superadmin_keys`` must be absolute; the file is read when the client is
-    made. The pinned keys are not secret, but they determine what is trusted: restrict the permission to edit the
+    created. The pinned keys are not secret, but they determine what is trusted, so restrict the permission to edit the
     connection.
 
     Unknown extras are refused. The Custody page and ``custody status`` read responses of at most 8 MiB, even if
     ``max_response_bytes`` is larger.
 
-    Use it in a ``with`` block or call :meth:`close`.
+    Use the hook in a ``with`` block, or call :meth:`close`.
 
     :param custody_conn_id: id of the connection. Default ``custody_default``.
     """
@@ -57,20 +57,21 @@ class CustodyHook(BaseHook):
         super().__init__(**kwargs)
         self.custody_conn_id = custody_conn_id
         self._client: CustodyClient | None = None
-        # Makes the client's settings from the connection's; None: they are the same.
+        # Returns the client's settings, given the connection's settings; None: the connection's settings are used.
         self._adapt_settings: Callable[[ClientSettings], ClientSettings] | None = None
         self._connected_with: object = None
-        # Airflow's API server tests a connection under a generated id, which messages must not name.
+        # Whether the connection is being tested. Airflow's API server generates an id for it then, which messages must
+        # not name.
         self._is_tested = False
 
     def get_conn(self) -> CustodyClient:
         """
         Return a client for the connection.
 
-        The connection is read at each call, so that a renewed token is used during a long wait. As long as the
-        connection is unchanged, the result is the same client with its open connections.
+        The Airflow connection is read at each call, so that a long wait uses a token that was replaced meanwhile. As
+        long as the Airflow connection is unchanged, the same client is returned, with its open network connections.
 
-        :return: a client; close it, or the hook, when done.
+        :return: a client; close the client or the hook when done.
         :raises CustodyConfigurationError: if the connection does not exist, or a setting in it is missing or wrong.
         """
         from airflow_custody.hooks._connection import ConnectionReader
@@ -109,12 +110,11 @@ class CustodyHook(BaseHook):
         """
         Test the connection with read-only authenticated calls.
 
-        They read the health listing, the user, the tenant's configuration and the currencies. With pinned keys, they
-        also verify the service's current rules.
+        The calls read the health listing, the user, the tenant's configuration and the currencies. With pinned keys,
+        the service's current rules are also read and verified. An operation that the service does not offer is ignored,
+        except for the health listing.
 
-        Operations that the service does not offer are ignored, except for the listing.
-
-        :return: whether they succeeded, and the text for the user, including missing roles.
+        :return: whether the test succeeded, and the text for the user, including missing roles.
         """
         from airflow_custody.hooks._connection_test import try_client
 
@@ -127,7 +127,7 @@ class CustodyHook(BaseHook):
             self.close()
 
     def close(self) -> None:
-        """Close the client's connections; the next call opens new ones."""
+        """Close the client's network connections; the next call opens new ones."""
         if self._client is not None:
             self._client.close()
             self._client = None
@@ -141,9 +141,7 @@ class CustodyHook(BaseHook):
     @classmethod
     def get_ui_field_behaviour(cls) -> dict[str, Any]:
         """
-        Return the standard fields of Airflow 2's form.
-
-        Airflow 3 reads the provider info.
+        Return the standard fields of Airflow 2's connection form. Airflow 3 reads them from the provider info.
         """
         behaviour = _connection_type()["ui-field-behaviour"]
         return {name.replace("-", "_"): value for name, value in behaviour.items()}
@@ -151,9 +149,7 @@ class CustodyHook(BaseHook):
     @classmethod
     def get_connection_form_widgets(cls) -> dict[str, Any]:
         """
-        Return the extra fields of Airflow 2's form.
-
-        They are made from the fields that Airflow 3 reads.
+        Return the extra fields of Airflow 2's connection form, which are derived from the fields that Airflow 3 reads.
         """
         from airflow_custody.hooks._form_widgets import make_widgets
 

@@ -37,18 +37,18 @@ _LOST = "its response was lost, and the service could not be searched"
 @dataclass
 class Outcome:
     """
-    The outcome of rows, by their keys.
+    The outcome of rows. Each mapping has the rows' keys as its keys.
 
-    :param created: the id of the created object.
+    :param created: the id of the object that was created for the row.
     :param deleted: the operation that deleted the request.
-    :param found: the id of a request with the same content, if another client has created one meanwhile.
+    :param found: the id of a request with the same content that another client has created meanwhile.
     :param reused: the record of a single row that uses an existing object, so that nothing was sent.
     :param refused: why the row was refused.
-    :param unknown: why the outcome is unknown.
-    :param advice: instructions for the user's decision about a row whose outcome is unknown. A row without advice is
-        searched for by the next try.
+    :param unknown: why the row's outcome is unknown.
+    :param advice: instructions for the user, who must decide about a row whose outcome is unknown. If such a row has no
+        advice, the next try searches for it instead.
     :param left: the keys of the rows that had no effect.
-    :param errors: the last error of this try.
+    :param errors: the row's last error in this try.
     :param stopped: the error that ended the sending or the search early; None if there was none.
     """
 
@@ -66,7 +66,7 @@ class Outcome:
 
 def outcome_of(store: Store, keys: Collection[str], plan: str, sent: Sent) -> Outcome:
     """
-    Return the outcomes of rows: what is recorded under their plan, and what this try has not recorded.
+    Return the outcomes of rows, from the record of their plan and from what this try has sent.
 
     :param store: the record.
     :param keys: the rows' keys.
@@ -143,10 +143,10 @@ class CreateRows:
                 is_open = [key for key in keys if key not in unknown]
                 found = self.search.resolve(is_open, searched_at=searched_at if open_rows <= earlier else None)
             unknown |= found.unknown
-            # Rows sent from now on are newer than the earlier search, so it says nothing about them.
+            # Rows that are sent from now on cannot be in the result of the earlier search, so do not use it for them.
             searched_at = None
             before, todo = todo, [key for key in keys if key not in unknown and self._state(key) == "void"]
-            # Send rows that had no effect again, unless the last round had no effect on any row.
+            # Rows that had no effect are sent once more. Stop if the last round had no effect on any of its rows.
             is_in_vain = bool(before) and {*before} <= {*todo}
             if not todo or is_in_vain or found.failure is not None:
                 break
@@ -160,7 +160,8 @@ class CreateRows:
         """
         Return a row's state.
 
-        The state is ``void`` if the row is not recorded, or is recorded only under another plan with a known outcome.
+        The state is ``void`` (no effect) if the row is not recorded, or is only recorded for another plan and with a
+        known outcome.
         """
         batch, row = self.store.rows.get(key, (None, None))
         if row is None or batch is None or (batch.plan != self.plan and row.state != "sent"):
@@ -188,10 +189,10 @@ class CreateRows:
         if row.state == "found":
             return (
                 logging.WARNING,
-                f"Not sent: another client has requested {which} meanwhile: {what} {row.detail}.",
+                f"Not sent: {which}: another client has created {what} {row.detail} meanwhile.",
             )
         if row.state == "sent":
-            why = "it was interrupted" if error is None else error.message.rstrip(".")
+            why = "sending it was interrupted" if error is None else error.message.rstrip(".")
             return logging.WARNING, f"The outcome of the {what} for {which} is unknown: {why}."
         return logging.DEBUG, ""
 
@@ -202,8 +203,8 @@ class Created:
     The object of a single row.
 
     :param id: its id.
-    :param reused: the requested content in the spelling of an existing object that is used instead of a new one. None
-        (default): the task has created the object.
+    :param reused: if an existing object is used instead of a new one: the requested content, in the existing object's
+        spelling. None (default): the task has created the object.
     """
 
     id: str
@@ -237,11 +238,12 @@ class CreateOnce:
     :param log: the task's log.
     :param on_clear: behaviour if a user clears the task after the object was created: ``reuse`` (default) returns it
         again if it still exists, ``create`` creates another.
-    :param look_before_create: whether to record, before the first send, which similar objects exist. Default True.
-    :param without_looking: the parameters that make the task create without looking first, for advice. Default empty:
-        there are none.
-    :param existing: called before a send with the similar objects, if there are any. Returns the object to use instead
-        of a new one; or None to create a new one. Default None: always create a new one.
+    :param look_before_create: whether to look for similar objects before the first send, and to record their ids.
+        Default True.
+    :param without_looking: the task's parameters that turn this look off, quoted in advice. Default empty: no
+        parameters do.
+    :param existing: called with the similar objects, if there are any, before a send. Returns the object to use instead
+        of a new one, or None to create a new one. Default None: always create a new one.
     :param check: called before a new object is recorded and sent; raises an error to prevent this. Default None: no
         check.
     :param lookup_wait: seconds that the service may take to list what it created.
@@ -270,9 +272,9 @@ class CreateOnce:
         Find out what earlier tries have done, and create the object if that is safe.
 
         :return: the object, created now or earlier, or existing.
-        :raises CustodyOutcomeUnknownError: if it is unknown whether the object exists, or the object has other content;
-            nothing (more) was sent.
-        :raises CustodyError: of another type if the object was not created.
+        :raises CustodyOutcomeUnknownError: if it is unknown whether the object exists, or if its content is not the
+            requested content; nothing more is sent.
+        :raises CustodyError: (of another type) if the object was not created.
         """
         store = self._store
         if store.read():
@@ -289,8 +291,8 @@ class CreateOnce:
             return Created(outcome.created[ONE])
         reused = outcome.reused.get(ONE)
         if ONE in outcome.advice and may_reuse and self.existing and not store.rows[ONE][0].try_number:
-            # An unrecorded try of this task may have created a similar request. It may be reused if the requests of
-            # other creators may be reused.
+            # The similar request may come from an unrecorded try of this task. Reuse it if the task may reuse even the
+            # requests of other creators.
             with suppress(CustodyError):
                 reused = self._find_existing(may_reuse=True)[1]
         if reused is not None:
@@ -322,9 +324,9 @@ class CreateOnce:
 
     def _follow_override(self) -> bool:
         """
-        Apply the manual override, if there is one, and tell whether there is one.
+        Apply the user's manual override, if there is one, and tell whether there is one.
 
-        With an override, the user has also decided against the existing objects.
+        With an override, no existing object is reused, because the user has decided about the row.
 
         :raises CustodyOutcomeUnknownError: if the override is wrong.
         """
@@ -340,9 +342,9 @@ class CreateOnce:
         """
         Decide whether to use the object that an earlier try sent or created.
 
-        If it is not used, the row becomes ``void``.
+        If the object is not used, the row becomes ``void``, so that another one is created.
 
-        :raises CustodyOutcomeUnknownError: if its content differs.
+        :raises CustodyOutcomeUnknownError: if the object's content is not the requested content.
         """
         what = f"{self.creation.what} {row.detail}"
         is_cleared = row.max_tries != self._store.max_tries
@@ -353,7 +355,7 @@ class CreateOnce:
         if row.content and row.content != self._content:
             names = {*row.content, *self._content}
             changed = sorted(name for name in names if row.content.get(name) != self._content.get(name))
-            raise self._unknown(f"The requested content has changed since: {', '.join(changed)}.")
+            raise self._unknown(f"The requested content has changed since that try: {', '.join(changed)}.")
         if row.state != "created":
             self.log.info("%s", self._history())
         elif not self._check_recorded(row.detail, may_be_gone=is_cleared):
@@ -377,9 +379,9 @@ class CreateOnce:
         This is necessary because Airflow users can edit the record.
 
         :param identifier: the id.
-        :param may_be_gone: whether to return False if the object certainly does not exist.
-        :return: whether it exists.
-        :raises CustodyOutcomeUnknownError: if its content differs, or cannot be checked.
+        :param may_be_gone: whether to return False if the object certainly does not exist. Otherwise, raise an error.
+        :return: whether the object exists.
+        :raises CustodyOutcomeUnknownError: if the object's content is not the requested content, or cannot be checked.
         """
         found, inconclusive = None, ""
         try:
@@ -392,15 +394,15 @@ class CreateOnce:
         except CustodyError as error:
             if not (error.not_offered or error.status == 403):
                 raise
-            raise self._unknown(f"Its content cannot be checked: {error.text}") from None
+            raise self._unknown(f"The content of {identifier} cannot be checked: {error.text}") from None
         if found is None:
             if may_be_gone and not inconclusive:
                 return False
             proof = f", which proves nothing: {inconclusive}" if inconclusive else ""
-            raise self._unknown(f"The service does not list it{proof}.")
+            raise self._unknown(f"The service does not list {identifier}{proof}.")
         if found.contradiction:
             raise self._unknown(
-                f"But {identifier} differs from the content that this task requests: {found.contradiction}. Find out "
+                f"But {identifier} does not have the content that this task requests: {found.contradiction}. Find out "
                 "how the task's state or the request was changed."
             )
         if found.mismatch:
@@ -409,20 +411,20 @@ class CreateOnce:
             raise CustodyConflictError(
                 f"{self.creation.what} {identifier}, which this task created, was rejected; nothing is sent",
                 code="request-rejected",
-                advice="If it is still wanted, start a new run with if_exists='create', which requests it again.",
+                advice="If the address is still wanted, start a new run with if_exists='create' to request it again.",
             )
         return True
 
     # --- before the send -----------------------------------------------------------------------------------
 
     def _prepare(self, *, may_reuse: bool) -> Row:
-        """Return the row before it is sent: with the ids of similar objects, or ``reused``."""
+        """Return the row to send, with the ids of similar objects; or a ``reused`` row, if nothing must be sent."""
         known, reused = self._find_existing(may_reuse=may_reuse)
         if reused is not None:
             return reused
         if known:
             what, named = self.creation.what, name_some(known)
-            self.log.info("Already exists, and was not created by this task: %s %s.", what, named)
+            self.log.info("Similar objects exist that this task did not create: %s %s.", what, named)
         if self.check is not None:
             self.check()
         return Row(state="sent", known_ids=known, content=self._content)
@@ -431,9 +433,9 @@ class CreateOnce:
         """
         Find similar objects at the service.
 
-        :param may_reuse: whether one of them may be used, if the task allows that at all.
-        :return: their ids, None if they cannot be looked up; and the row that uses one of them, None if a new object
-            must be created.
+        :param may_reuse: whether one of them may be used, provided that the task allows this at all.
+        :return: the ids of the similar objects (None: they cannot be looked up); and the row that uses one of these
+            objects (None: a new object must be created).
         :raises CustodyConflictError: if an existing object forbids the creation.
         :raises CustodyError: if the service cannot be searched now.
         """
@@ -443,10 +445,10 @@ class CreateOnce:
         try:
             found = self.creation.find([ONE], thorough=False)[ONE]
         except CustodyError as error:
-            # A gateway's response is no evidence that the service does not offer the lookup.
+            # "Not offered" must come from the service itself: a gateway's response does not prove it.
             if not error.not_offered or not (error.from_service or find_existing is None):
                 raise self._not_looked_up(error) from None
-            more = "" if find_existing is None else ", nor whether the same was requested before"
+            more = "" if find_existing is None else ". It also cannot find out whether the same request already exists"
             text = f"If the response to the create is lost, this task cannot find out whether it had an effect{more}:"
             self.log.warning("%s", lines(text, str(error)))
             return None, None
@@ -460,7 +462,7 @@ class CreateOnce:
                     code="request-exists",
                     advice=lines(HIDDEN_ADVICE, "To create another request all the same, set if_exists='create'."),
                 )
-            self.log.warning("%s. Creating another one (if_exists='create').", f"{why[0].upper()}{why[1:]}")
+            self.log.warning("%s. Creating another request (if_exists='create').", f"{why[0].upper()}{why[1:]}")
         try:
             existing = find_existing(found.candidates) if known and find_existing is not None else None
         except CustodyError as error:
@@ -478,8 +480,8 @@ class CreateOnce:
         is_lasting_response = error.status is not None and not error.retryable and not is_about_user
         if self.without_looking and is_lasting_response:
             hint += (
-                f" With {self.without_looking} the task creates without looking first. An existing request is then not "
-                "reused, and if the response is lost, the outcome may stay unknown."
+                f" With {self.without_looking}, the task does not look for existing requests before it creates one. "
+                "An existing request is then not reused, and if a response is lost, the outcome may stay unknown."
             )
         return error.with_facts(advice=lines(error.advice, hint))
 
@@ -489,7 +491,7 @@ class CreateOnce:
         self.report("unknown", 1)
         return CustodyOutcomeUnknownError(
             lines(
-                f"it cannot be known whether this task's {self.creation.what} exists, so it is not sent again.",
+                f"it is unknown whether this task's {self.creation.what} exists, so it is not sent again.",
                 self._history(),
                 why,
             ),
@@ -498,11 +500,11 @@ class CreateOnce:
         )
 
     def _history(self) -> str:
-        """Return a description of the known effects of earlier tries."""
+        """Describe what earlier tries have sent or created."""
         batch, row = self._store.rows[ONE]
         if row.state == "created":
             return f"An earlier try created {row.detail}."
         if batch.recorded_at is None or not batch.try_number:
             return f"An earlier try may have sent a {self.creation.what}."
         at = batch.recorded_at.isoformat()
-        return f"Try {batch.try_number} sent a {self.creation.what} at {at}, or was about to."
+        return f"Try {batch.try_number} sent a {self.creation.what} at {at}, or was about to send it."

@@ -1,14 +1,15 @@
 """
 The deletions of an approved plan. Each is executed only if nothing has changed since the approval.
 
-A plan that creates nothing deletes when it is applied. Applying any other plan deletes nothing, and returns an
-:class:`AppliedPlan`: the record of the approved plan, and the created request of each row. Once the created requests
-are signed, :func:`complete_plan` executes the other half of the record: it deletes the replaced requests, and executes
-the approved deletions. Then a replaced request also needs a successor that is in effect, verified if keys are pinned,
-and equal to its row. This ensures that the last request in effect for a row is never deleted. No other request is ever
-deleted, because the plan's hash covers all of these deletions.
+If a plan creates nothing, applying it executes its deletions. Applying any other plan deletes nothing yet, and returns
+an :class:`AppliedPlan`: the record of the approved plan, and the created request of each row. Once the created requests
+are signed, :func:`complete_plan` executes the rest of the record: the approved deletions, and the deletions of the
+requests that were replaced. A replaced request is deleted only if its successor is in effect, verified if keys are
+pinned, and equal to its row. This ensures that the last request in effect for a row is never deleted. No other request
+is ever deleted, because the plan's hash covers all of these deletions.
 
-Each try executes all deletions. A missing request counts as deleted, and a deletion may be sent twice.
+Each try executes all deletions again. This is safe, because a missing request counts as deleted, and sending a deletion
+twice does no harm.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from airflow_custody.client import CustodyClient
 
 _PREFIX = "delete:"
-#: Advice for a service that goes on listing deleted requests.
+#: Advice for a service that keeps listing deleted requests.
 MARKED = (
     "If the service keeps listing deleted requests, add the status word that it gives them to 'rejected_statuses' of "
     "this task's Airflow connection"
@@ -87,19 +88,18 @@ def observe(snapshot: Snapshot, ids: Iterable[str]) -> dict[str, list[str]]:
 
 def _state(request: Request) -> str:
     if request.has_vanished:
-        # No approved deletion has this state, so the request is not deleted.
+        # The approval never recorded this state, so the request counts as changed, and is not deleted.
         return f"{request.state}, but missing from a listing"
     return f"{request.state}, its deletion is pending" if request.deletion_pending else request.state
 
 
 def _is_as_approved(deletion: PlannedDeletion, now: Snapshot) -> bool:
     """
-    Tell whether a deletion's requests are unchanged since the approval.
+    Tell whether the request to delete, and the requests that are kept for its row, are unchanged since the approval.
 
-    These are the request to delete, and the requests kept for its row.
-
-    The plan's hash covers only the operation, and Airflow users can edit the rest of the record. Therefore the kept
-    requests must also be in effect, and the request to delete must have the content that the operation names.
+    The comparison with the record is not enough, because the plan's hash covers only the operation, and Airflow users
+    can edit the rest of the record. Therefore the kept requests must also be in effect, and the request to delete must
+    have the content that the operation names.
     """
     if observe(now, deletion.expected) != deletion.expected:
         return False
@@ -137,22 +137,23 @@ class Deletions:
         """
         Check that a created request is in effect, verified if keys are pinned, and equal to its row.
 
-        :param request_id: its id.
+        :param request_id: the request's id.
         :param now: the current requests.
-        :raises CustodyConflictError: if the request fails one of these checks. It is retryable if the request may still
-            take effect.
+        :raises CustodyConflictError: if the request fails one of these checks. The error is retryable if the request
+            may still take effect.
         """
         request = now[request_id]
         why, may_take_effect = "", False
         if request.state != "effective":
             reason = f": {request.reason}" if request.reason else ""
             why = f"{request.name} is {request.state}, not in effect{reason}"
-            # The listing may be late and lack the last signature.
+            # The request may still take effect, for example if the listing lags behind and lacks the last signature.
             may_take_effect = request.state not in ("rejected", "unreadable")
         elif request.deletion_pending:
             why = f"the deletion of {request.name} is pending"
         else:
-            # The same decision as a plan makes, which deletes a replaced request only beside an unchanged row.
+            # Decide in the same way as a plan, which deletes a replaced request only if another request has exactly the
+            # row's content.
             decision = find_existing(self.requested[request_id], [request], self.client.settings)
             if decision.state != "unchanged":
                 differs = decision.note or f"it differs in: {', '.join(decision.fields)}"
@@ -170,7 +171,7 @@ class Deletions:
         successor = self.successors.get(key)
         now = read_snapshot(self.client, [*deletion.expected, *([successor] if successor else [])])
         request = now[deletion.id]
-        # A service may keep listing deleted requests, with a status word that is among the rejected ones.
+        # A service may keep listing deleted requests, with a status word that counts as rejected.
         is_marked = request.reported == "rejected"
         may_be_gone = request.state == "missing" or request.has_vanished
         if is_marked or (may_be_gone and status_if_exists(self.client, deletion.id) is None):
@@ -185,7 +186,7 @@ class Deletions:
                 return row.become("refused", error.message)
             replaced, replacing = request.destination, now[successor].destination
             if replaced is None or replacing is None or not is_same(replaced, replacing):
-                why = f"it is not for the destination of {now[successor].name}, which replaces it"
+                why = f"it does not have the same destination as {now[successor].name}, which replaces it"
                 return row.become("refused", why)
         before_send()
         with suppress(CustodyNotFoundError):
@@ -193,10 +194,13 @@ class Deletions:
         return row.become("deleted", row.detail)
 
     def describe(self, key: str, row: Row, error: CustodyError | None) -> tuple[int, str]:
-        """Return the outcome of a row, for the log."""
+        """Return the level and the text of the log entry about a row's outcome."""
         request_id = self.planned[key].id
         if key in self._gone:
-            return logging.INFO, f"Whitelisting request {request_id} was deleted or rejected before: nothing to delete."
+            return (
+                logging.INFO,
+                f"Nothing to delete: whitelisting request {request_id} was already deleted or rejected.",
+            )
         if row.state == "deleted":
             return logging.INFO, f"Whitelisting request {request_id} is deleted."
         if row.state == "void":
@@ -255,11 +259,11 @@ def execute(
 
 class AppliedPlan(BaseModel):
     """
-    An applied plan whose deletions are left to complete.
+    An applied plan whose deletions are still to be executed.
 
     :param record: the record of the approved plan.
-    :param requests: the requested contents of its creations, by the row's key.
-    :param ids: the ids of the requests that were created for them, by the row's key.
+    :param requests: the requested content of each row to create, by the row's key.
+    :param ids: the id of the request that was created for each of these rows, by the row's key.
     """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
@@ -271,7 +275,9 @@ class AppliedPlan(BaseModel):
 
 def is_approved(record: PlanRecord, requests: Mapping[str, WhitelistRequest], service: str, plan_hash: str) -> bool:
     """
-    Tell whether a record has the hash of the approved plan. Airflow users can edit records and XComs.
+    Tell whether a record has the hash of the approved plan.
+
+    This check is necessary because Airflow users can edit records and XComs.
 
     :param record: the record.
     :param requests: the requested contents, by the row's key.
@@ -287,7 +293,7 @@ def is_approved(record: PlanRecord, requests: Mapping[str, WhitelistRequest], se
 
 def read_applied(value: Any) -> AppliedPlan | None:
     """
-    Read the part of a plan that an apply task has left to complete; None: nothing is left.
+    Read the part of a plan that an apply task has left for the complete task; None: nothing is left.
 
     :param value: the task's XCom, or its JSON text.
     :raises CustodyRequestError: if the value is not the XCom of an apply task.
@@ -304,9 +310,7 @@ def read_applied(value: Any) -> AppliedPlan | None:
             where = ".".join(map(str, error.errors()[0]["loc"]))
             found = f"an XCom with an invalid {sanitize(where or 'completion', 80)}"
     elif isinstance(value, Mapping):
-        found = (
-            "a mapping without 'completion'. An apply task that stops because the plan has changed pushes such a one"
-        )
+        found = "a mapping without 'completion', which an apply task pushes if it stops because the plan has changed"
     else:
         found = describe(value)
     raise CustodyRequestError(
@@ -328,7 +332,7 @@ def complete_plan(
     is_stopped: Callable[[], bool],
 ) -> Outcome:
     """
-    Delete the requests that an applied plan deletes or replaces: one try of a task.
+    Delete the requests that an applied plan deletes or replaces, as one try of a task.
 
     :param context: the task's context.
     :param client: the client.
@@ -339,7 +343,7 @@ def complete_plan(
     :param is_stopped: returns whether the user has stopped the task.
     :return: the outcome of the deletions.
     :raises CustodyConflictError: if this is not the approved plan, or a created request is not in effect as requested;
-        this try deleted nothing. It is retryable if a request may still take effect.
+        this try deleted nothing. The error is retryable if a request may still take effect.
     :raises CustodyError: if the service cannot be read.
     """
     record = applied.record
@@ -349,15 +353,15 @@ def complete_plan(
             "the applied plan does not have this hash, or the service or its tenant has changed; this try deleted "
             "nothing",
             code="plan-changed",
-            advice="Use plan_hash and output of the same apply task. Otherwise start a new run.",
+            advice="Pass plan_hash and applied from the same apply task. If they already are, start a new run.",
         )
     ids = {key: applied.ids.get(key, "") for key in record.creations}
     if missing := [requests[key].address for key in ids if not ids[key]]:
         named = name_some(missing, 60)
-        raise plan_incomplete(f"not all of the plan was created, so nothing is deleted: {named}", retryable=False)
+        raise plan_incomplete(f"not all rows were created, so nothing is deleted; missing: {named}", retryable=False)
     if len({*ids.values()}) != len(ids):
         raise plan_incomplete("two creations name the same request, so nothing is deleted", retryable=False)
-    # First the plan's deletions, then the replaced requests.
+    # The approved deletions come first. After them come the deletions of the requests that were replaced.
     planned = {deletion_key(each.id): each for each in record.deletions}
     successors: dict[str, str] = {}
     for key, replaced in record.creations.items():

@@ -1,4 +1,4 @@
-"""The error of a task that has executed only a part of a plan."""
+"""The error of a task that has executed only part of a plan."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _MAX_ROWS = 100
 
 def plan_failure(outcome: Outcome, places: Mapping[str, str], counts: str, *, has_store: bool) -> CustodyError | None:
     """
-    Return the error that a task that executes a plan ends with; None if all of the plan was executed.
+    Return the error for a task that has executed only part of a plan; None if it has executed all of the plan.
 
-    :param outcome: the outcome.
+    :param outcome: the outcome of the plan's rows.
     :param places: the places of rows in the file, such as ``line 12``, by row key.
     :param counts: a summary of the outcome with numbers.
     :param has_store: whether a later try finds a record of this try.
@@ -32,10 +32,9 @@ def plan_failure(outcome: Outcome, places: Mapping[str, str], counts: str, *, ha
     is_left = _is_left(outcome)
     if not (outcome.unknown or outcome.refused or is_left or stopped):
         return None
-    # Deletions do not count, because a later try may send them again.
+    # An unknown deletion does no harm, because a later try may send it again.
     is_creation_unknown = any(not is_deletion_key(key) for key in outcome.unknown)
-    # Without a record, a later try can continue only if nothing was done, because anything that was done changes the
-    # plan.
+    # Without a record, a later try plans again. It gets the approved plan again only if nothing was done.
     can_go_on = has_store or not (outcome.created or is_creation_unknown or outcome.deleted)
     retryable = can_go_on and (is_left if stopped is None else stopped.retryable)
     kind, facts = _kind_and_facts(outcome, is_left=is_left, is_creation_unknown=is_creation_unknown)
@@ -53,7 +52,7 @@ def plan_failure(outcome: Outcome, places: Mapping[str, str], counts: str, *, ha
 def _kind_and_facts(
     outcome: Outcome, *, is_left: bool, is_creation_unknown: bool
 ) -> tuple[type[CustodyError], dict[str, Any]]:
-    """Return the type of the error, if a later try can find out all outcomes; and its code, status and delay."""
+    """Return the error's type, unless a user must find out an outcome; and the error's code, status and delay."""
     stopped = outcome.stopped
     if stopped is None:
         code = "outcome-unknown" if is_creation_unknown or (outcome.unknown and not is_left) else "plan-incomplete"
@@ -63,7 +62,7 @@ def _kind_and_facts(
 
 
 def _is_left(outcome: Outcome) -> bool:
-    """Tell whether another try has work to do. Deletions that only wait for failed rows do not count."""
+    """Tell whether another try would have work to do. Deletions that only wait for failed rows do not count."""
     is_waiting = bool(outcome.unknown or outcome.refused) and all(map(is_deletion_key, outcome.left))
     return bool(outcome.left) and not is_waiting
 
@@ -80,13 +79,13 @@ def _advice(outcome: Outcome, *, is_unknown: bool, can_go_on: bool, retryable: b
     if is_unknown:
         yield "Rows whose outcome is unknown are not sent again automatically."
     if not can_go_on:
-        yield "Start a new run: this Airflow keeps no record for a later try."
+        yield "Start a new run: this version of Airflow keeps no record for a later try."
     elif is_unknown and not retryable:
         yield "Then clear this task."
     elif outcome.stopped is None and not retryable:
         yield (
-            "If rows are wrong, mark this task as success, so that the rest is signed; then correct the file, and "
-            "start a new run. If the service is wrong, fix it, then clear this task."
+            "If the refused rows are wrong, mark this task as success, so that the created requests are signed; then "
+            "correct the file, and start a new run. If the service is wrong, fix it, then clear this task."
         )
     if any(map(is_deletion_key, outcome.refused)):
         yield f"{MARKED}."

@@ -1,4 +1,4 @@
-"""Search for rows that were sent and whose outcome is unknown."""
+"""Search the service for objects of rows that were sent, and whose outcome is unknown."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from airflow_custody.idempotency.store import Batch, Row, Store
 if TYPE_CHECKING:
     from airflow_custody.client.whitelist.request import Request
 
-# Accepted lag of the service's clock behind Airflow's clock. An object counts as new if it was created at most this
-# long before the row was recorded.
+# Accepted lag of the service's clock behind Airflow's clock: an object also counts as new if its creation time is at
+# most this long before the time at which the row was recorded.
 _PRECISION = timedelta(seconds=1)
 
 
-#: The outcome of a create. ``sent``: it was sent, with any result. ``found``: its response was lost, and a search found
-#: the object. ``unknown``: whether the object exists is unknown.
+#: The outcome of a create. ``sent``: the create was sent, with any result. ``found``: its response was lost, and a
+#: search found the object. ``unknown``: it is unknown whether the object exists.
 CreateOutcome = Literal["sent", "found", "unknown"]
 #: Called with an outcome and the number of rows that have it.
 Report = Callable[[CreateOutcome, int], object]
@@ -34,17 +34,17 @@ Report = Callable[[CreateOutcome, int], object]
 @dataclass(frozen=True)
 class Candidate:
     """
-    An object at the service that may be the one that a row created.
+    An object at the service that a row may have created.
 
     :param id: its id.
     :param differs: the fields in which it differs from the row.
-    :param filled_in: the fields among them that the row does not request, and that are not part of its destination. The
+    :param filled_in: the differing fields that the row does not request, and that are not part of its destination. The
         service may have filled them in. Default: none.
     :param unclear: why the object cannot be compared with the row; empty if it can be compared.
     :param created_at: creation time; None if the service does not report one.
     :param by_other: whether the service reports another user as its creator. Default False.
-    :param filtered: whether the service's own filter finds it. The search before the send used that filter, so an
-        object that the filter finds, and that the earlier search did not find, is new. Default True.
+    :param filtered: whether the service's own filter finds the object. The search before sending used the same filter.
+        So an object that the filter finds now, and did not find then, is new. Default True.
     :param is_rejected: whether it was rejected. Default False.
     :param request: the whitelisting request. Default None: the object is something else.
     """
@@ -61,22 +61,23 @@ class Candidate:
 
     @property
     def mismatch(self) -> str:
-        """Why the object's content is not the requested content; empty if the content is the same."""
+        """Why the object does not have the requested content; empty if it has."""
         return self.unclear or (f"it differs in: {', '.join(self.differs)}" if self.differs else "")
 
     @property
     def contradiction(self) -> str:
         """
-        Why an id that is recorded, or that a user supplied, cannot be the row's; empty if it can.
+        Why a recorded id, or an id from a user, cannot belong to the row; empty if it can.
 
-        A service may shorten the label, and fill in fields. The review before signing compares them again.
+        A different label or a filled-in field is not a contradiction, because a service may shorten the label and fill
+        in fields. The review before signing compares these fields again.
         """
         is_excused = not self.unclear and {*self.differs} <= {"label", *self.filled_in}
         return "" if is_excused else self.mismatch
 
     @property
     def difference(self) -> str:
-        """Why the object is not the requested object; empty if it is the requested object."""
+        """Why the object is not what this user requested; empty if it is."""
         return self.mismatch or ("another user created it" if self.by_other else "")
 
 
@@ -86,9 +87,9 @@ class SearchResult:
     The result of a search for a row.
 
     :param candidates: the candidates.
-    :param inconclusive: why the search does not prove absence if there are no candidates; empty: absence is proved;
-        None: the search was not thorough.
-    :param hidden: number of objects that the service's own filter finds, and that the service does not return. Default
+    :param inconclusive: why a search without candidates does not prove that the object does not exist. Empty: it does
+        prove it. None: the search was not thorough.
+    :param hidden: number of objects that the service's own filter counts, but that the service does not return. Default
         0.
     """
 
@@ -98,7 +99,7 @@ class SearchResult:
 
 
 class Creation(Protocol):
-    """The objects to create for rows, and how to find them again."""
+    """The objects to create for rows, with the ways to send, find and compare them."""
 
     @property
     def what(self) -> str:
@@ -127,8 +128,8 @@ class Creation(Protocol):
         Find the candidates for rows at the service.
 
         :param keys: the rows' keys.
-        :param thorough: whether to read everything that the service lists. Otherwise only the service's own filter is
-            used, which may miss an object with another spelling.
+        :param thorough: whether to read everything that the service lists. Otherwise, only the service's own filter is
+            used, which may miss an object whose address is spelled differently.
         """
 
     def get(self, key: str, identifier: str) -> Candidate | None:
@@ -139,8 +140,8 @@ def is_new(batch: Batch, row: Row, candidate: Candidate) -> bool | None:
     """
     Tell whether an object was created after a row was recorded; None: unknown.
 
-    A creation time can prove that the object is new. It never proves that the object is old, because the service's
-    clock may be wrong by days.
+    A creation time can prove that the object is new. It can never prove that the object is old, because the service's
+    clock may be days behind.
     """
     if row.known_ids is not None and (candidate.filtered or candidate.id in row.known_ids):
         return candidate.id not in row.known_ids
@@ -154,8 +155,8 @@ def seconds_under_way(timeout: float, lookup_wait: float) -> float:
     """
     Return the seconds after which every sent request must be listed.
 
-    A request leaves at most two fences after its row was recorded: when the record is checked, it is at most one fence
-    old, and the request leaves at most one fence after this check.
+    A request is sent at most two fences after its row was recorded. The first fence limits the record's age when it is
+    checked, the second the time between this check and sending.
     """
     return 2 * FENCE + timeout + lookup_wait
 
@@ -166,7 +167,8 @@ class Resolved:
     The result of searching for rows.
 
     :param unknown: why a user must decide about a row, by the row's key.
-    :param failure: the error that ended the search; None: the outcome of every other row is known now.
+    :param failure: the error that ended the search. None: the outcome of every row that is not in ``unknown`` is known
+        now.
     """
 
     unknown: dict[str, str] = field(default_factory=dict)
@@ -176,13 +178,13 @@ class Resolved:
 @dataclass(eq=False, repr=False)
 class Search:
     """
-    The search for rows of this try and of earlier tries whose outcome is unknown.
+    The search for rows whose outcome is unknown, whether this try or an earlier one sent them.
 
     :param store: the record of what was sent.
     :param creation: the objects to create.
     :param log: the task's log.
     :param lookup_wait: seconds that the service may take to list what it created.
-    :param report: called with the number of rows that were found.
+    :param report: called with the number of rows whose objects were found.
     """
 
     store: Store
@@ -196,22 +198,22 @@ class Search:
 
     def resolve(self, keys: Collection[str], *, searched_at: float | None = None) -> Resolved:
         """
-        Search the service until each open row is found, or would have been found.
+        Search the service until the object of each open row is found, or would be listed by now if it existed.
 
-        The wait starts with the first successful search, by this process's own clock. It does not start at the recorded
-        time, because that may be by another machine's clock, and because a service that hangs may process requests only
-        after it responds again.
+        An object must be listed after :attr:`under_way` seconds. This time is counted from the first successful search,
+        by this process's own clock. It is not counted from the recorded time, because another machine's clock may have
+        been used there, and because a service that hangs may process requests only after it responds again.
 
-        If the service cannot be searched, and the error is permanent, a user must decide about the rows. If temporary
-        errors last too long, the search has failed.
+        If the service cannot be searched because of a permanent error, a user must decide about the rows. If temporary
+        errors last too long, the search fails.
 
         :param keys: the rows' keys.
         :param searched_at: time of an earlier search for all of these rows; None (default): there was none.
         """
         began, delays = time.monotonic(), growing_delays(first=1.0, maximum=5.0)
         sure_after = None if searched_at is None else searched_at + self.under_way
-        # After an earlier search, most open rows were never sent. Do not search again before the wait is over, because
-        # the result would be the same.
+        # The earlier search did not find these rows, so most of them were probably never sent. Another search is only
+        # conclusive when the wait is over, so wait first.
         delay = 0.0 if sure_after is None else max(0.0, sure_after - began)
         unknown: dict[str, str] = {}
         number, logged = 0, ""
@@ -247,10 +249,10 @@ class Search:
         """
         Record the outcomes of rows.
 
-        If only one possible candidate has a row's content, and it is certainly new, the row has created it.
+        A row has created a candidate if that is certainly new, and the only possible candidate with the row's content.
 
-        :param found: the result of the search for each row, by key. A thorough result must have been read late enough
-            to include everything that was created.
+        :param found: the result of the search for each row, by key. A thorough result must have been read so late that
+            it includes everything that was created.
         :return: why a user must decide about a row, by the row's key.
         """
         outcomes: dict[str, Row] = {}
@@ -271,27 +273,28 @@ class Search:
         if created:
             made = {key: row.detail for key, row in outcomes.items() if row.state == "created"}
             named = name_some([f"{made[key]} for {self.creation.which(key)}" for key in made], 120)
-            self.log.info("Found, created by this task: %s %s.", self.creation.what, named)
+            self.log.info("Found at the service, and created by this task: %s %s.", self.creation.what, named)
         if len(outcomes) > created:
             number = count(len(outcomes) - created, "row")
             self.log.info("%s created nothing, and can be sent again.", number)
         return unknown
 
     def _judge_row(self, key: str, result: SearchResult, taken: Collection[str]) -> Row | str:
-        """Return the row's new record, or the reason why its outcome is unknown; empty: search again."""
+        """Return the row's new record, or the reason why its outcome is unknown (empty: search again)."""
         batch, row = self.store.rows[key]
-        # An exact match is possible even if a response named its id for another row.
+        # A candidate that another row has created is not possible, unless it matches exactly: a response may have named
+        # its id for the wrong row.
         there = [each for each in result.candidates if each.id not in taken or not each.differs]
         is_new_by_candidate = {each: is_new(batch, row, each) for each in there}
         possible = {each: is_it for each, is_it in is_new_by_candidate.items() if is_it is not False}
         same = [each for each in possible if not each.differs and not each.by_other]
-        # The row has certainly created the only possible candidate with its content, if that is new and readable.
+        # If only one possible candidate has the row's content, is new and can be read, the row has created it.
         if len(same) == 1 and possible[same[0]] and not same[0].unclear and same[0].id not in taken:
             return row.become("created", same[0].id)
         if possible:
             return f"Found at the service: {'; '.join(starmap(_describe, possible.items()))}."
         if result.inconclusive:
-            return f"The service lists no such object, but this proves nothing: {result.inconclusive}."
+            return f"The service does not list the object, but this proves nothing: {result.inconclusive}."
         return "" if result.inconclusive is None else row.become("void")
 
     # --- manual overrides ----------------------------------------------------------------------------------
@@ -300,24 +303,27 @@ class Search:
         """Return instructions for a manual override of a row, line by line."""
         batch, _ = self.store.rows[key]
         if batch.plan and not self.store.is_kept:
-            return "Look at the service, and start a new run: this Airflow keeps no record for a later try."
+            return (
+                "Check in the service whether the request exists, and start a new run: this version of Airflow keeps "
+                "no record for a later try."
+            )
         variable = self.store.override_variable(key, next_try=True)
         return lines(
             f"Look in the service for a {self.creation.what} for {self.creation.which(key)}, pending ones included.",
-            f"If it exists: airflow variables set {variable} ID, with its id.",
-            f"If it does not: airflow variables set {variable} none.",
+            f"If it exists, run 'airflow variables set {variable} ID' with its id.",
+            f"If it does not exist, run 'airflow variables set {variable} none'.",
             "Then clear this task.",
         )
 
     def follow_override(self, key: str) -> str | None:
         """
-        Apply the manual override of a row, if there is one.
+        Apply the user's manual override of a row, if there is one.
 
-        It is checked against the service if the service can be searched.
+        The override is first checked against the service, unless the service cannot be searched at all.
 
         :param key: the row's key.
-        :return: why the override is wrong; empty if it was applied; None if there is none.
-        :raises CustodyError: if the service cannot be searched now.
+        :return: why the override is wrong; empty if it was applied; None if there is no override.
+        :raises CustodyError: if the service cannot be searched now, because of a temporary error.
         """
         word, *others = self.store.manual_override(key) or [""]
         if not word:
@@ -331,7 +337,7 @@ class Search:
         return ""
 
     def _problem(self, key: str, word: str, others: Collection[str]) -> str:
-        """Return why a manual override is wrong; empty if no error was found."""
+        """Return why a manual override is wrong; empty if nothing speaks against it."""
         try:
             return self._problem_of_none(key, others) if word == "none" else self._problem_of(key, word)
         except CustodyError as error:
@@ -360,13 +366,13 @@ class Search:
         batch, row = self.store.rows[key]
         found = self.creation.get(key, identifier)
         if found is None:
-            return "it does not exist"
+            return "this object does not exist"
         if identifier == row.detail:
             return ""
         if is_new(batch, row, found) is False:
             return "this object existed before this task sent its request"
         if identifier in self.store.ids():
-            return "it belongs to another row"
+            return "this object belongs to another row"
         if found.contradiction:
             return found.contradiction
         if found.difference:

@@ -29,7 +29,7 @@ from airflow_custody.idempotency.store import Row, Store
 
 #: Maximum number of rows that are recorded and looked up together.
 MAX_BATCH = 100
-# After this many lost responses in a row, the outcomes are searched for before more rows are sent.
+# After this many lost responses in a row, search the service for the outcomes before sending more rows.
 MAX_LOST = 10
 # Stop after this many refusals in a row that are not about the row itself.
 _MAX_REFUSALS = 3
@@ -73,8 +73,8 @@ class Fence:
     """
     A fence: a row is sent only if its batch was recorded recently.
 
-    A process that was suspended in between records the batch again, which fails if another try has taken over. If
-    recording takes too long, the transport calls the fence again.
+    If the process was suspended since the batch was recorded, the batch is recorded again, which fails if another try
+    has taken over. If recording takes too long, the transport calls the fence again.
 
     :param record: records the batch.
     :param is_stopped: returns whether sending has been stopped.
@@ -84,12 +84,12 @@ class Fence:
         self._record = record
         self._is_stopped = is_stopped
         self._lock = threading.Lock()
-        #: When the batch was last recorded; None: not recorded yet.
+        #: When the batch was last recorded; None: it was not recorded yet.
         self.recorded: Moment | None = None
 
     def ensure_recorded(self) -> None:
         """
-        Record the batch if it was never recorded, or too long ago. Call this right before sending a row.
+        Record the batch if it was never recorded, or was recorded too long ago. Call this right before sending a row.
 
         :raises CustodyError: if sending has been stopped.
         """
@@ -121,7 +121,7 @@ class _Window:
         self.fence = fence
         #: The keys of the rows that no thread has begun to send.
         self.keys = iter([key for key, row in rows.items() if row.state == "sent"])
-        #: The outcome of each row. As long as no thread has begun to send a row, the row has no effect (``void``).
+        #: The outcome of each row. It is ``void`` (no effect) until a thread begins to send the row.
         self.outcomes = {key: row.become("void") if row.state == "sent" else row for key, row in rows.items()}
         self.failures: list[BaseException] = []
 
@@ -134,9 +134,9 @@ class Sender:
     :param store: the record of what was sent.
     :param log: the task's log.
     :param job: the operation for each row.
-    :param plan: the hash of the rows' plan; empty: a single row.
+    :param plan: the hash of the rows' plan; empty: there is only a single row.
     :param max_parallel: maximum number of requests at once. Default 1.
-    :param report: called after each request that has left.
+    :param report: called after each request that was sent.
     :param is_stopped: returns whether the user has stopped the task. Default: users cannot stop it.
     """
 
@@ -187,9 +187,9 @@ class Sender:
 
     def _stop(self, error: CustodyError | None = None) -> None:
         """
-        Stop sending rows that have not left yet. The first reason counts.
+        Stop sending: rows that were not sent yet stay unsent.
 
-        :param error: the reason. Default None: the task was stopped.
+        :param error: the reason; if there are several, the first one is kept. Default None: the task was stopped.
         """
         why = "the task was stopped before all rows were sent"
         self._stopped = self._stopped or error or CustodyConnectionError(why, code="task-stopped", retryable=True)
@@ -222,7 +222,7 @@ class Sender:
             self._end(window, error)
             pool.shutdown()
         with suppress(Exception) if window.failures else nullcontext():
-            # Do not record the outcomes of a batch of which no row was sent.
+            # If the batch was never recorded, none of its rows was sent, so there is nothing to record.
             self.store.record(window.outcomes.items() if fence.recorded else ())
         if window.failures:
             raise window.failures[0]
@@ -232,7 +232,7 @@ class Sender:
         """Send rows of a batch one after another; several threads run this at once."""
         for key in window.keys:
             row = window.rows[key]
-            # From now on, the row's outcome is unknown.
+            # From now on, the row's outcome is unknown: its record is in the state ``sent``.
             window.outcomes[key] = row
             try:
                 window.outcomes[key] = self._send(key, row, window.fence)
@@ -241,20 +241,20 @@ class Sender:
                 self._end(window, error)
 
     def _end(self, window: _Window, error: BaseException) -> None:
-        # Unsent rows stay unsent. Sent rows stay recorded.
+        # Rows that were not sent stay unsent. Rows that were sent stay recorded as sent.
         self._stop()
         window.failures.append(error)
 
     def _log_row(self, key: str, row: Row) -> None:
         if self.plan and row.state == "created":
-            # The line of the batch names it.
+            # The log entry of the batch names it.
             return
         level, text = self.job.describe(key, row, self._errors.get(key))
         if text:
             self.log.log(level, "%s", text)
 
     def _send(self, key: str, row: Row, fence: Fence) -> Row:
-        """Send one row and return its record: ``sent`` if the outcome is unknown, ``void`` if it was not sent."""
+        """Send one row and return its record: ``sent`` if its outcome is unknown, ``void`` if it was not sent."""
         for _ in range(_MAX_RATE_LIMITED):
             while not self._is_over and (left := self._not_before - time.monotonic()) > 0:
                 time.sleep(min(left, 0.5))
@@ -280,7 +280,7 @@ class Sender:
             self._errors[key] = error
             may_have_left = may_have_left and not error.nothing_sent
             if error.operation is None and not error.nothing_sent:
-                # The error has nothing to do with this request, so the row has no outcome.
+                # The error comes from recording the batch, not from this request, so it says nothing about the row.
                 raise
             if not isinstance(error, CustodyRateLimitError) or not error.from_service:
                 return self._after_failure(row, error, may_have_left=may_have_left)
@@ -297,12 +297,12 @@ class Sender:
         return outcome
 
     def _after_failure(self, row: Row, error: CustodyError, *, may_have_left: bool) -> Row:
-        """Return the record of a failed row: not sent (``void``), refused, or unknown (``sent``)."""
+        """Return the record of a row whose sending failed: not sent (``void``), refused, or unknown (``sent``)."""
         refused = row.become("refused", sanitize(error.reason, 300))
         if not may_have_left and isinstance(error, CustodyRequestError) and error.status is None:
             return refused
         if not may_have_left:
-            # With a status, it is a response to another call, such as signing in.
+            # If the error has a status, it comes from another call, such as signing in.
             self._stop(error)
             return row.become("void")
         if error.status in range(300, 500) and (error.status == 403 or not error.from_service):

@@ -1,7 +1,7 @@
 """
 The record of all tries of a task instance, in Airflow's task state store.
 
-It consists of rows in batches, and of the plan that the task applies.
+The record consists of rows in batches, and of the plan that the task applies.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ from airflow_custody.client.errors import CustodyError, CustodyOutcomeUnknownErr
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
 
-#: The key of the task's state. Each closed batch has its own key: this one, followed by the batch's number.
+#: The key of the record in the task's state. Each closed batch has its own key: this one, followed by the batch's
+#: number.
 STATE_KEY = "custody_create_once"
 #: The version of the stored form. A record of any other version is refused.
 FORMAT = 2
 _PLAN_KEY = f"{STATE_KEY}_plan"
-# Maximum number of times that a value is written, because a late write by an earlier try may overwrite it.
+# Maximum number of times that a value is written. It is written again if a late write by an earlier try overwrites it.
 _MAX_WRITES = 3
 
 _Record = TypeVar("_Record", bound=BaseModel)
@@ -42,12 +43,14 @@ class Row(BaseModel):
     The record of one row. It contains no secrets.
 
     :param state: its state.
-    :param detail: the id of the created, found or reused request, the reason for a refusal, or a deletion's operation.
+    :param detail: depending on the state: the id of the created, found or reused request, the reason for a refusal, or
+        the operation of a deletion.
     :param known_ids: the ids of similar requests that existed before the row was sent; None: not looked up.
-    :param content: a digest of each requested field; empty if the row's key already is a digest of all fields.
+    :param content: a digest of each requested field, by name; empty if the row's key is itself a digest of all fields.
     :param replaces: the ids of the requests in effect that the created request replaces. The plan's hash covers them.
     :param request: the requested content in the spelling of the reused object; None: no object is reused.
-    :param max_tries: the task's ``max_tries`` when the state was recorded. It changes when a user clears the task.
+    :param max_tries: the task's ``max_tries`` when the state was recorded. It changes when a user clears the task, so
+        it shows whether the task was cleared since.
     """
 
     model_config = ConfigDict(strict=True, extra="forbid")
@@ -70,7 +73,8 @@ class Batch(BaseModel):
     Rows that are recorded together, before and after they are sent.
 
     :param number: its number among the task instance's batches.
-    :param key: a unique name, also used in the names of the variables for manual overrides; empty without a store.
+    :param key: a unique name, which is also part of the names of the variables for manual overrides; empty if the
+        record is only kept in memory.
     :param plan: the hash of the rows' plan; empty for a single row.
     :param try_number: the number of the try that sent the batch.
     :param recorded_at: when the batch was recorded, before its rows were sent; None: unknown.
@@ -92,8 +96,8 @@ class PlannedDeletion(BaseModel):
     A deletion of an approved plan.
 
     :param operation: the operation, in the form that the plan's hash covers.
-    :param expected: state, status and hash, at the time of approval, of the request and of the requests that are kept
-        for the same row, by id.
+    :param expected: state, status and hash at the time of approval, by id: of the request to delete, and of the
+        requests that are kept for the same row.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -113,7 +117,7 @@ class PlannedDeletion(BaseModel):
 
     @property
     def content(self) -> Any:
-        """The content of the request at the time of approval; None: not recorded."""
+        """The content of the request to delete, at the time of approval; None: not recorded."""
         return json.loads(self.operation).get("request")
 
     @model_validator(mode="after")
@@ -163,7 +167,7 @@ def from_stored(stored: object, model: type[_Record]) -> _Record:
     Read a stored batch, or the stored record of a plan.
 
     :param stored: the result of :func:`to_stored`, possibly from another version of this package.
-    :param model: which of the two it must be.
+    :param model: :class:`Batch` or :class:`PlanRecord`, whichever it must be.
     :raises CustodyOutcomeUnknownError: if it cannot be read.
     """
     if isinstance(stored, Mapping) and stored.get("format") == FORMAT:
@@ -185,7 +189,7 @@ def unreadable() -> CustodyOutcomeUnknownError:
 
 
 def digest(value: object) -> str:
-    """Return a digest of JSON data, the same for the same data in the same order."""
+    """Return a digest of JSON data; it depends on the order of keys."""
     return hashlib.sha256(json.dumps(value).encode()).hexdigest()
 
 
@@ -193,8 +197,8 @@ class Store:
     """
     Everything that the tries of one task instance have sent.
 
-    One key of the task's state holds the number of batches and the open batch. Each closed batch has its own key.
-    Without a store, everything is kept in memory, and later tries cannot read it.
+    One key of the task's state holds the number of batches and the open batch. Each closed batch has its own key. If
+    Airflow has no task state store (before 3.3), everything is kept in memory, and later tries cannot read it.
 
     If this process is no longer the task's current try, Airflow raises an error in the methods that write. Do not
     catch this error. If the supervisor has died, the error is a BrokenPipeError, which looks like a network error.
@@ -209,7 +213,7 @@ class Store:
         self._store: Any = context.get("task_state_store")
         #: Changes when a user clears the task, but not when it is retried.
         self.max_tries: int = self._ti.max_tries
-        #: Whether there is a store, so that a later try finds what was written.
+        #: Whether Airflow has a store, so that a later try finds the record.
         self.is_kept = self._store is not None
         self.batches: list[Batch] = []
         #: The numbers of the batches that are stored under a key of their own.
@@ -223,9 +227,9 @@ class Store:
         """
         Record that a try of this task has begun, unless there is a record already.
 
-        Without this record, a cleared task could not distinguish two cases if it finds nothing: no earlier try sent
-        anything, or the store deletes the state of successful tasks (``[state_store] clear_on_success``, a setting of
-        the server that a task cannot read).
+        If a cleared task found nothing, it could not distinguish two cases: no earlier try sent anything, or the store
+        deletes the state of successful tasks (``[state_store] clear_on_success``, a setting of the server that a task
+        cannot read). This record distinguishes them.
         """
         if self.is_kept and not self._may_have_forgotten and self._store.get(STATE_KEY) is None:
             self._write(STATE_KEY, {"format": FORMAT, "state": "begun"})
@@ -265,19 +269,22 @@ class Store:
                 raise unreadable()
             return None
         record = from_stored(stored, PlanRecord)
-        # Another plan may have been approved since. Then this plan begins again, and its rows are still recorded.
+        # If the record is for another plan, that one was approved since. This plan then begins again, but the record
+        # still has its rows.
         return record if record.plan == plan else None
 
     @property
     def _may_have_forgotten(self) -> bool:
         if self._ti.try_number <= 1:
             return False
-        # A retry finds the record. If the task was cleared, the store may have deleted the record on success.
+        # A retry finds the record of earlier tries. If the task was cleared, it may have succeeded before, and the
+        # store may have deleted the record then.
         return not self.is_kept or self.max_tries != getattr(self._task, "retries", None)
 
     def add_forgotten(self, key: str) -> None:
         """Record a row that an earlier try may have sent without leaving a record."""
-        # If the task may have been cleared, do not use the run's start date, because clearing may change it.
+        # Earlier tries began after the run's start date. If the task may have been cleared, do not use this date,
+        # because clearing may change it.
         cleared = self.is_kept or self._run is None or self._run.clear_number
         since = None if cleared else self._run.start_date
         rows, number = {key: Row(state="sent")}, len(self.batches)
@@ -285,7 +292,7 @@ class Store:
         self._write_head(self._put(batch))
 
     def open_rows(self, plan: str | None = None) -> list[str]:
-        """Return the keys of the rows of a plan, or of any plan, whose outcome is unknown."""
+        """Return the keys of the rows whose outcome is unknown. None (default): the rows of all plans."""
         return [key for key, (batch, row) in self.rows.items() if row.state == "sent" and plan in (None, batch.plan)]
 
     def ids(self) -> set[str]:
@@ -305,7 +312,8 @@ class Store:
     def new_batch(self, rows: Mapping[str, Row], plan: str = "") -> Batch:
         """Return a batch of rows to send, without recording it."""
         for previous in self.batches[-1:]:
-            # A batch that was not closed has no key of its own yet, and the new batch takes its place.
+            # A batch that was not closed has no key of its own yet. Write it to one, because the new batch will
+            # overwrite it.
             if previous.number not in self._apart:
                 self._write_apart(previous)
         stamped = {key: row.model_copy(update={"max_tries": self.max_tries}) for key, row in rows.items()}
@@ -339,14 +347,14 @@ class Store:
         self._write(f"{STATE_KEY}_{batch.number:04d}", to_stored(batch))
 
     def _write(self, key: str, value: Mapping[str, Any]) -> None:
-        """Store JSON data for as long as the task instance exists, and read it back as a check."""
+        """Store JSON data for as long as the task instance exists, and check by reading it that it is stored."""
         if not self.is_kept:
             return
         from airflow.sdk.execution_time.context import NEVER_EXPIRE
 
         for _ in range(_MAX_WRITES):
             self._store.set(key, value, retention=NEVER_EXPIRE)
-            # Airflow checks before the write, but not during it, that the try is current.
+            # Airflow checks that this try is the current one before it writes, but not while it writes.
             if self._store.get(key) == value:
                 return
         raise CustodyError(
@@ -362,8 +370,10 @@ class Store:
         """
         Return the name of the Airflow variable for the manual override of a row.
 
-        The name is different for each state of a row in each batch (without a store: in each try), so that no override
-        is used twice.
+        The name depends on the row's state and batch (without a store: on the try), so that no override is used twice.
+
+        :param key: the row's key.
+        :param next_try: whether to return the name that the next try uses. Default False.
         """
         batch, row = self.rows[key]
         ti = self._ti
@@ -374,7 +384,7 @@ class Store:
         """
         Return the words of a row's manual override.
 
-        :return: an id; or ``none``, optionally followed by the ids of objects that the row did not create; empty if
+        :return: one id; or ``none``, optionally followed by ids of objects that the row did not create; or empty if
             there is no override.
         """
         # Pass a positional argument, because the parameter has another name in Airflow 2.

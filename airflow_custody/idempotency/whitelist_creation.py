@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 IfExists = Literal["reuse", "fail", "create"]
 #: Maximum number of addresses in one search, because gateways refuse very long URLs (some thousand characters).
 MAX_ADDRESSES = 50
-# The fields that identify the destination of a request.
+# The fields that identify a request's destination: the address on its chain.
 _DESTINATION = {"address", "blockchain", "currency", "network", "memo"}
 
 
@@ -54,8 +54,8 @@ class WhitelistCreation:
 
     :param client: the client.
     :param requests: the requests, by the row's key.
-    :param before: everything that the service listed before the rows are sent. It shows which requests are new,
-        regardless of the service's own filter. None (default): it was not read.
+    :param before: everything that the service listed before any row was sent. A later listing is compared with it, to
+        find new requests without the service's own filter. None (default): it was not read.
     :param replaced: the ids of the requests that a row's request replaces, by the row's key. Default: none.
     :param ignored: the ids of requests that do not prevent a row from being sent. Default: none.
     :param own_ids: returns the ids of the requests that this task has created. Default: none.
@@ -75,7 +75,7 @@ class WhitelistCreation:
 
     @property
     def content(self) -> Mapping[str, object]:
-        """The content of a single request, and the service."""
+        """The service, and the content of a single request; see :attr:`Creation.content`."""
         return {"service": self.client.settings.base_url, **self.requests[ONE].model_dump(exclude_none=True)}
 
     def which(self, key: str) -> str:
@@ -86,11 +86,11 @@ class WhitelistCreation:
         return self.client.create_whitelist_request(self.requests[key], before_send=before_send)
 
     def find(self, keys: Collection[str], *, thorough: bool) -> dict[str, SearchResult]:
-        # With complete listings from before sending and from now, the service's filter adds nothing, so do not use it.
+        # If complete listings from before sending and from now are compared, the service's filter adds nothing.
         needs_filter = not thorough or self._index is None
         by_filter = self._filter(keys) if needs_filter else Snapshot({}, self.client.settings)
         # A thorough search reads the whole listing, because the service may spell an address differently, and its
-        # filter may miss other spellings.
+        # filter may miss such a spelling.
         listed = read_snapshot(self.client) if thorough else by_filter
         filtered = by_filter.requests if self._index is None else None
         return self.found_in(listed, keys, filtered=filtered, hidden=by_filter.hidden, thorough=thorough)
@@ -99,10 +99,10 @@ class WhitelistCreation:
         """
         Return the requests that the service's own filter finds for the addresses of rows.
 
-        Its number of hidden requests is that of the filter.
+        The snapshot's number of hidden requests is the number that the filter counts but does not return.
 
-        :raises CustodyResponseError: if one of them cannot be read by its id: it was deleted in between, or a listing
-            is out of date. The error is retryable if it is missing.
+        :raises CustodyResponseError: if a request cannot be read by its id. If it is missing from the listing by id (it
+            was deleted in between, or a listing is out of date), the error is retryable.
         """
         requests = [self.requests[key] for key in keys]
         addresses = list(dict.fromkeys(request.address for request in requests))
@@ -125,13 +125,13 @@ class WhitelistCreation:
                 raise
             # Do not report "not offered", because the service has just listed requests.
             raise CustodyResponseError(
-                f"the service lists {name_some([*ids])}, but the status cannot be read: {error.reason}",
+                f"the service lists {name_some([*ids])}, but their status cannot be read: {error.reason}",
                 code=error.code,
             ) from None
         missing = [each.id for each in snapshot if each.state == "missing"]
         if missing:
             raise CustodyResponseError(
-                f"the service lists {name_some(missing)} by address, but not by id: the list changed meanwhile",
+                f"the service lists {name_some(missing)} by address, but not by id: the listing changed meanwhile",
                 code="listing-changed",
                 retryable=True,
             )
@@ -151,10 +151,11 @@ class WhitelistCreation:
 
         :param listed: the listed requests.
         :param keys: the rows' keys.
-        :param filtered: the ids that the service's own filter finds. None (default): all ids count as found by the
-            filter, because they are compared with the earlier listing and not with an earlier result of the filter.
-        :param hidden: number of requests that the filter finds, and that the service does not return. Default 0.
-        :param thorough: whether the requests are everything that the service lists.
+        :param filtered: the ids that the service's own filter finds. None (default): all requests count as found by the
+            filter. This is right if they are compared with a complete earlier listing, not with an earlier result of
+            the filter.
+        :param hidden: number of requests that the filter counts, but that the service does not return. Default 0.
+        :param thorough: whether ``listed`` has everything that the service lists.
         """
         if not thorough and not listed.requests:
             return {key: SearchResult([], None, hidden) for key in keys}
@@ -175,8 +176,9 @@ class WhitelistCreation:
         """
         Return the records of a batch's rows before they are sent.
 
-        A row is not sent if a request exists that may be for its destination, unless that request was rejected, is
-        replaced by the row, is ignored, or was created by this task; or if its chain is listed and not enabled.
+        A row is not sent if another request exists that may be for its destination. Requests that were rejected, that
+        the row replaces, that are ignored, or that this task has created do not count. A row is also not sent if the
+        service lists its chain as disabled.
         """
         index = index_requests(self._filter(keys), self._known)
         indexes = [index] if self._index is None else [self._index, index]
@@ -193,8 +195,8 @@ class WhitelistCreation:
         """
         Check the chain of a single request, before it is recorded.
 
-        :raises CustodyRequestError: if the chain is listed and not enabled.
-        :raises CustodyError: of another type if the service cannot be read now.
+        :raises CustodyRequestError: if the service lists the chain as disabled.
+        :raises CustodyError: (of another type) if the service cannot be read now.
         """
         request = self.requests[ONE]
         if why := self._chains.why_refused(request):
@@ -223,7 +225,7 @@ class WhitelistCreation:
         differs = f"it differs in: {', '.join(decision.fields)}" if decision.fields else ""
         why = sanitize("; ".join(filter(None, [differs, decision.note])), 300)
         return row.become(
-            "refused", f"another client has meanwhile requested the same destination ({request.id}: {why})"
+            "refused", f"another client has meanwhile created a request for the same destination ({request.id}: {why})"
         )
 
     def existing(self, if_exists: IfExists, candidates: Iterable[Candidate]) -> Existing | None:
@@ -232,9 +234,9 @@ class WhitelistCreation:
 
         :param if_exists: behaviour if a request with the same content is pending or in effect: ``reuse`` or ``fail``.
         :param candidates: the requests that may be for the destination.
-        :return: the request; None if there is no such request.
-        :raises CustodyConflictError: if there is a request that ``if_exists`` forbids to reuse, or that cannot be
-            reused; the error is not retryable.
+        :return: the request to reuse; None if there is none.
+        :raises CustodyConflictError: if there is a request that cannot be reused, or that ``if_exists`` forbids to
+            reuse. The error is not retryable.
         :raises CustodyResponseError: if the listings contradict each other about a request; the error is retryable.
         """
         asked = self.requests[ONE]
@@ -254,7 +256,7 @@ class WhitelistCreation:
                 f"{request.name} already has the same content and is {state}; nothing is sent",
                 code="request-exists",
             )
-        # The review before signing compares strictly, so name the content as the service spells it.
+        # Return the content as the service spells it, because the review before signing compares it strictly.
         spelling = compare(asked, request.shown, request.fields, self.client.settings).spelling
         return Existing(request.id, state, asked.model_copy(update=spelling).model_dump(exclude_none=True))
 
@@ -285,7 +287,7 @@ class WhitelistCreation:
             if not_listed is not None:
                 raise not_listed from None
             return None
-        # For a request that is not listed, only the status word reveals whether it is settled.
+        # For a request that is not listed, only the status word shows whether it is in effect.
         settings = self.client.settings
         is_settled = settings.status_words.meaning(envelope.status) == "effective"
         return make_request(
@@ -302,13 +304,13 @@ class WhitelistCreation:
         if request.destination is not None:
             compared = compare(asked, envelope, request.fields, self.client.settings)
             differs = compared.differs
-            # An unknown word for the action does not prevent the comparison; the review before signing decides.
+            # The envelope's action does not count here, because the review before signing decides about it.
             contradictions = [each.text for each in compared.contradictions if each.name != ENVELOPE_ACTION]
         given = {*asked.model_dump(exclude_none=True), *_DESTINATION}
         return Candidate(
             request.id,
             differs,
-            # If the address certainly differs, it does not matter whether the request can be trusted.
+            # If the address certainly differs, the request is not the row's, whether it can be trusted or not.
             "" if "address" in differs else _why_not_trusted(request) or "; ".join(contradictions),
             is_rejected=request.reported == "rejected",
             filled_in=tuple(each for each in differs if each not in given),
@@ -344,7 +346,7 @@ class WhitelistCreation:
         return user_ids(user.get("id"), user.get("externalUserId"))
 
     def _why_inconclusive(self, listed: Snapshot, group: str) -> str:
-        """Return why requests of this user may be missing from the listing; empty if they are listed."""
+        """Return why the listing may lack requests that this user has created; empty if it has them."""
         if listed.hidden:
             return f"{describe_hidden(listed.hidden)}, and this request may be among them"
         if not self._user_ids:
@@ -354,7 +356,7 @@ class WhitelistCreation:
             if envelope and envelope.created_by & self._user_ids and (envelope.visibility_group_id or "") == group:
                 return ""
         of_group = f" of the visibility group {group}" if group else ""
-        return f"it lists no request{of_group} that the connection's user has created, so it may hide them"
+        return f"it lists no request{of_group} that the connection's user has created, so it may hide such requests"
 
 
 def _why_not_trusted(request: Request) -> str:
@@ -380,8 +382,8 @@ def _unusable(decision: Decision, asked: WhitelistRequest) -> CustodyConflictErr
     request = decision.request
     name, code, text = "" if request is None else request.name, "request-differs", decision.note
     advice = (
-        "Look at this request in the service. If it is for another destination, set if_exists='create' to create a new "
-        "request."
+        "Look at the existing request in the service. If it is for another destination, set if_exists='create' to "
+        "create a new request."
     )
     if request is not None and decision.state == "rejected":
         code, text = "request-rejected", f"{name} has the same content and was rejected (status {request.status})"
@@ -395,21 +397,26 @@ def _unusable(decision: Decision, asked: WhitelistRequest) -> CustodyConflictErr
         text += f": {decision.note}" if decision.note else ""
         if decision.is_doubtful:
             advice = (
-                "Write chain, network and address as the service does, or name the network. If that request is for "
-                "another destination, set if_exists='create' to create a new request."
+                "Spell chain, network and address as the service does, or name the network. If the existing request "
+                "is for another destination, set if_exists='create' to create a new request."
             )
         elif decision.fields == ("status",):
-            advice = "Once its state is known, clear this task."
+            advice = "Once the state of the existing request is known, clear this task."
         else:
             advice = (
-                "Correct the task's arguments; or replace that request with a plan (CustodyPlanWhitelistOperator with "
-                "replace=True), which keeps it in effect until the new one is; or delete it at the service."
+                "Correct the task's arguments; or replace the existing request with a plan "
+                "(CustodyPlanWhitelistOperator with replace=True), which keeps that request in effect until the new "
+                "one is; or delete the existing request at the service."
             )
     return CustodyConflictError(f"{text}; nothing is sent", code=known_code(code), advice=advice)
 
 
 def _describe_difference(field: str, asked: WhitelistRequest, shown: str) -> str:
-    """Return a differing field with both values. Some fields, such as the status, are never requested."""
+    """
+    Describe a differing field, with its requested and its existing value.
+
+    Some fields, such as the status, are never requested.
+    """
     value = asked.chain if field == "blockchain" else getattr(asked, field, None)
     requested = "" if field not in WhitelistRequest.model_fields else f"requested {_quoted(value)}, "
     return f"{field} ({requested}shown {_quoted(shown)})"

@@ -1,15 +1,13 @@
 """
-A stand-in for the custody service.
-
-It speaks real HTTP, keeps its own state, and injects faults on demand.
+A stand-in for the custody service. It speaks real HTTP, keeps its own state, and injects faults on demand.
 
 ``Sandbox`` runs it inside this process, for tests. ``python -m airflow_custody.sandbox`` runs it as a separate process.
 ``SandboxControl`` controls a sandbox of either kind.
 
-Four operations follow the API description of the service: listing health checks, creating a whitelisting
-request, setting the status of a webhook, and deleting a webhook. The other operations follow public information about
-the service. Everything beyond these two sources is an assumption, and is marked as one in the code. The sandbox has
-never been compared with a live installation.
+Four operations follow the API description of the service: listing health checks, creating a whitelisting request,
+setting the status of a webhook, and deleting a webhook. The other operations follow public information about the
+service. Everything beyond these two sources is an assumption, and is marked as an assumption in the code. The sandbox
+has never been compared with a live installation.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from types import FrameType
 import airflow_custody.sandbox as package
 
 _SIGNERS = ("alice", "bob")
-# The whole output is valid shell code.
+# Printed after the connections. It is a comment, because the whole output must be valid shell code.
 _NEXT = """
 # Paste these lines into the shell that will run Airflow, or source them from a file. Then, in a clone of the project:
 #   custody check               # check the pinned keys, and the signatures of the service's rules

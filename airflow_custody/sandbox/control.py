@@ -1,7 +1,5 @@
 """
-Controls a sandbox by calling methods of its stores over HTTP.
-
-The real service has no counterpart to this.
+Control a sandbox by calling methods of its stores over HTTP. The real service has no such control.
 """
 
 from __future__ import annotations
@@ -161,5 +159,5 @@ async def call(request: Request, service: ServiceDep, name: str) -> Response:
     parts = (service, *vars(service).values())
     part = next(each for each in parts if getattr(type(each), name, None) is _METHODS[name])
     result = _validated(_METHODS[name])(part, **arguments)
-    # Escape all non-ASCII characters: a test may have sent half of a surrogate pair, which UTF-8 cannot encode.
+    # Escape all non-ASCII characters, because a test may have sent half of a surrogate pair, which UTF-8 cannot encode.
     return Response(json.dumps({"result": result}), media_type="application/json")

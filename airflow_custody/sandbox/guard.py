@@ -1,4 +1,4 @@
-"""Rejects calls from web pages."""
+"""Reject calls from web pages."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class PageGuard:
     """
     Rejects calls from web pages, because the control has no authentication.
 
-    Rejected calls are not logged and change nothing. Three headers identify them. A page whose host name was rebound to
-    this machine (DNS rebinding) sends that name as ``Host``. For a page of another site, the browser sends ``Origin``;
-    for requests without an ``Origin``, such as images, it sends ``Sec-Fetch-Site``.
+    Rejected calls are not logged and change nothing. Three headers identify calls from web pages. A page whose host
+    name was rebound to this machine (DNS rebinding) sends that name as ``Host``. For a page of another site, the
+    browser sends ``Origin``; for requests without an ``Origin``, such as images, it sends ``Sec-Fetch-Site``.
 
     :param app: the application.
     :param host: the address that the sandbox listens on. If it stands for all addresses, clients may use any IP
@@ -42,7 +42,7 @@ class PageGuard:
         await json_response(error_body(status, message), status)(scope, receive, send)
 
     def _problem(self, headers: Headers) -> tuple[int, str] | None:
-        """Return status and message of the rejection; None if accepted."""
+        """Return status and message of the rejection; None if the call is accepted."""
         host = headers.get("host", "")
         if not self._is_own(host):
             return 421, f"{host!r} is not a host name of this sandbox: use its URL, or start it with --allow-host NAME"

@@ -18,7 +18,7 @@ Query = TypeVar("Query", bound=BaseModel)
 
 DEFAULT_PAGE_SIZE = 20
 MAX_PAGE_SIZE = 100
-# With this prefix, each cursor has "+", "/" and "=", which clients must encode in URLs.
+# This prefix makes each cursor contain "+", "/" and "=", which clients must encode in URLs.
 _CURSOR_PREFIX = b"\xfb\xef\xff"
 
 
@@ -68,7 +68,7 @@ class Listing:
         return [row for row in rows if identify(row) not in dropped][offset : offset + size]
 
     def total(self, number: int) -> str | int | None:
-        """Return the next configured total, repeating the last; otherwise the actual total."""
+        """Return the next total that a test has set (the last one is repeated), or else the actual total."""
         if self._settings.totals:
             return _take(self._settings.totals)
         return str(number) if number else None
@@ -92,7 +92,7 @@ class Paging(BaseModel):
         """
         Return the position of the page's first row, and the page's cursor.
 
-        The content of `currentPage` is an assumption. Clients should treat it as opaque.
+        The content of `currentPage` is an assumption. Clients should not interpret it.
         """
         start = self._current_start() + size if self.request == "NEXT" else 0
         page = base64.b64encode(_CURSOR_PREFIX + f"{start:011}".encode()).decode()

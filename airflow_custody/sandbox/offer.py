@@ -1,4 +1,4 @@
-"""Rejects calls of operations that the service does not offer, by its settings."""
+"""Reject calls of operations that the service does not offer according to its settings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CONTRACT = ("GET /health", "POST /whitelists/addresses", "PATCH /webhooks/{id}"
 
 class Offer:
     """
-    Rejects calls of operations that the settings exclude, before anything else is checked; a plain ASGI middleware.
+    A plain ASGI middleware that rejects calls of operations that the settings exclude, before anything else is checked.
 
     :param app: the application.
     :param state: the state, with the settings.

@@ -23,8 +23,8 @@ class RequestLog:
     """
     The log of the last requests, in the order of arrival.
 
-    It contains no credentials. In the header ``Authorization``, a fingerprint replaces them. In JSON bodies, the fields
-    ``password`` and ``secret`` are redacted.
+    The log contains no credentials. In the header ``Authorization``, a fingerprint replaces the credentials. In JSON
+    bodies, the fields ``password`` and ``secret`` are redacted.
     """
 
     def __init__(self) -> None:
@@ -54,13 +54,13 @@ class RequestLog:
         """
         Return the requests that the service received, in order.
 
-        Each has `method`, `path`, `query` (lists of values by name), `raw_query`, `headers` (names in lower case, the
-        credentials in ``authorization`` replaced by their :func:`fingerprint`), `body` (JSON or text), `time` (seconds
-        since 1970), `status` (None before the response, or if the connection was dropped) and `fault` (the kind of the
-        injected fault, or None).
+        Each request has `method`, `path`, `query` (lists of values by name), `raw_query`, `headers` (with names in
+        lower case, and with the :func:`fingerprint` of the credentials in ``authorization``), `body` (JSON or text),
+        `time` (seconds since 1970), `status` (None before the response, or if the connection was dropped) and `fault`
+        (the kind of the injected fault, or None).
 
-        :param method: only requests with this method.
-        :param path: only requests at or below this path, with or without ``/api/rest/v1``.
+        :param method: method of the requests to return. Default: all methods.
+        :param path: path at or below which the requests are, with or without ``/api/rest/v1``. Default: all paths.
         """
         return [
             dict(record)

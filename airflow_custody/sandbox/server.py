@@ -1,4 +1,4 @@
-"""Runs the sandbox as a server on a thread of this process."""
+"""Run the sandbox as a server on a thread of this process."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ from airflow_custody.sandbox.wire import ROOT
 
 _Path = str | os.PathLike[str]
 
-# Longer than clients keep idle connections, so that the server never closes a connection just before it is reused.
+# How long idle connections are kept. Clients keep them for less time, so the server never closes a connection just
+# before a client reuses it.
 _KEEP_ALIVE_SECONDS = 75
 
 
@@ -130,7 +131,7 @@ class Sandbox:
         return self
 
     def stop(self) -> None:
-        """Stop the sandbox, aborting calls in progress. Does nothing if not running."""
+        """Stop the sandbox, and abort calls in progress. If the sandbox is not running, do nothing."""
         thread, self._thread = self._thread, None
         if thread is None:
             return
@@ -214,7 +215,8 @@ class _Server(uvicorn.Server):
         self._service = service
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        # Stop accepting connections. Before the listeners close, let asyncio register the connections just accepted.
+        # Stop accepting connections. Before closing the listeners, let asyncio register the connections that were just
+        # accepted.
         loop = asyncio.get_running_loop()
         for server in self.servers:
             for listener in server.sockets:

@@ -1,4 +1,4 @@
-"""Settings: behaviour that is not published, or that a test changes."""
+"""The settings of the sandbox: unpublished behaviour of the service, and behaviour that tests change."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class ListingSettings(BaseModel):
         other rows are listed.
     :param dropped: ids of rows that are counted but not returned, as if their signatures were invalid. Only for
         ``whitelist``.
-    :param dropped_keep_place: whether a dropped row keeps its place among the offsets, so that its page is shorter.
-        Otherwise the next row takes its place.
+    :param dropped_keep_place: whether a dropped row still counts in the offsets, so that its page is shorter.
+        Otherwise, the next row takes its place.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -67,13 +67,12 @@ class Settings(BaseModel):
 
     :param version: the imitated version of the service. Before 3.14, there are no health operations.
     :param operations: the operations that the service offers: ``all``, or only the four of the ``contract`` (health
-        listing, creating a whitelisting request, changing and deleting a webhook). Others get a 404.
-    :param not_offered: operations that the service does not offer, such as ``GET /currencies``. They are answered with
-        404.
+        listing, creating a whitelisting request, changing and deleting a webhook). All other operations get a 404.
+    :param not_offered: operations that the service does not offer, such as ``GET /currencies``. They get a 404.
     :param disabled: operations that are disabled for the tenant, such as ``GET /rules`` or ``PATCH /webhooks/{id}``.
         They get a 403 that names no role.
-    :param webhook_response: the body of successful responses to changing and deleting a webhook, as JSON data; a text
-        is sent as a web page, and the empty text as no body. None: the published forms.
+    :param webhook_response: the body of successful responses to changing and deleting a webhook, as JSON data. A text
+        is sent as a web page, and an empty text as no body. None: responses have the published forms.
     :param clock_offset: seconds by which the service's clock is ahead; negative if it is behind. The clock dates
         responses, health entries, requests and tokens, and checks API keys.
     :param token_lifetime: lifetime of the JWTs issued from now on, in seconds.
@@ -85,9 +84,9 @@ class Settings(BaseModel):
     :param computes_enforced: whether ``GET /users/me`` tells on demand whether user and key are in the rules in force.
     :param currencies: the active currencies, as ``CHAIN`` or ``CHAIN/network``. An address on another chain is
         rejected.
-    :param disabled_currencies: currencies that are listed, and not active.
+    :param disabled_currencies: currencies that are listed as not active.
     :param unusable_links: ids of internal addresses that are on another chain or in an omnibus wallet. A request that
-        is linked to one is rejected.
+        is linked to one of these is rejected.
     :param address_form: form of stored addresses: ``as sent``, ``lower``, ``upper``, ``no prefix``.
     :param label_length: length to which longer labels are truncated. None: labels are not truncated.
     :param chain_name: name under which the chain is stored. None: the name of the currency.

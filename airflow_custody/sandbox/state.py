@@ -16,8 +16,8 @@ from airflow_custody.sandbox.settings import Settings
 # Marks a file as the sandbox's ("CuSb"). The sandbox never writes to the database of another program.
 _APPLICATION_ID = 0x43755362
 
-# Which rows `clear` deletes from these tables. It keeps the main token and the super-administrators' keys, because
-# connections use them.
+# The conditions for the rows that `clear` deletes from these tables; it deletes all rows of other tables. The main
+# token and the super-administrators' keys are kept, because connections use them.
 _KEPT = {"tokens": "WHERE NOT is_main", "superadmins": "WHERE FALSE"}
 
 # The size of an SQLite file's header, and the position of the application id in it.
@@ -50,8 +50,8 @@ class State:
     """
     The database that the stores share. Every call commits its changes.
 
-    The routes run one after the other on the server's event loop. The lock is needed because starting and stopping
-    happen on other threads.
+    The routes run one after the other on the server's event loop. A lock is still needed, because the sandbox is
+    started and stopped on other threads.
 
     :param path: file of the database. Only its owner can read it, because it contains private keys. None (default):
         in memory.
@@ -81,7 +81,7 @@ class State:
     def _prepare(self, name: str) -> None:
         # Commits must survive a kill of the process, but not a crash of the machine, so do not wait for the disk.
         self._database.execute("PRAGMA synchronous = OFF")
-        # The lock keeps a second sandbox from using this file, because neither would notice the other's changes.
+        # Lock the file, so that no second sandbox uses it, because the two would not notice each other's changes.
         self._database.execute("PRAGMA locking_mode = EXCLUSIVE")
         self._database.execute("BEGIN EXCLUSIVE")
         (owner,) = self._database.execute("PRAGMA application_id").fetchone()

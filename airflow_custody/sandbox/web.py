@@ -18,7 +18,7 @@ from airflow_custody.sandbox.wire import dumps
 Model = TypeVar("Model", bound=BaseModel)
 
 
-# Asynchronous, like all dependencies here, because FastAPI runs a plain function on another thread.
+# This function is asynchronous, like all dependencies here, because FastAPI runs a plain function on another thread.
 async def get_service(request: Request) -> Service:
     """Return the service that handles a request."""
     service: Service = request.app.state.service

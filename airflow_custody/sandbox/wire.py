@@ -41,7 +41,7 @@ def timestamp_from_ns(nanoseconds: int) -> str:
 
 
 def decode_base64(text: str) -> bytes:
-    """Return the bytes of a text in base64; none if the text is malformed."""
+    """Return the bytes of a text in base64; empty if the text is malformed."""
     try:
         return base64.b64decode(text, validate=True)
     except ValueError:

@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
     from airflow_custody.client.wait_state import WaitState
 
-# Airflow's own timeout of a deferral is a backstop in case the triggerer is down. It must come after the trigger's
-# timeout, because only the trigger knows the last result.
+# How long after the trigger's own timeout Airflow ends a deferral, in case the triggerer is down. It must be later than
+# the trigger's timeout, because only the trigger knows the last result.
 _BACKSTOP = timedelta(minutes=5)
-# Texts of Airflow 2 and 3 for a deferral that timed out.
+# Texts by which Airflow 2 and 3 report that a deferral has timed out.
 _DEFERRAL_TIMEOUTS = ("Trigger/execution timeout", "Trigger timeout")
 
 
@@ -49,10 +49,10 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
     """
 
     operator_extra_links = PAGE_LINKS
-    #: The target state: used in messages, and as the status of the trigger's successful event.
+    #: The state that the sensor waits for. It is used in messages, and is the status of the trigger's event on success.
     target_state = ""
-    #: Seconds until a poke polls again if something is missing, because the service may list it late. A subclass may
-    #: set another number.
+    #: Seconds until a poke polls again if an object or a name is missing, because the service may list it late. A
+    #: subclass may set a different number.
     recheck_delay: ClassVar[float] = 5.0
 
     def __init__(self, *, deferrable: bool, **kwargs: Any) -> None:
@@ -78,7 +78,7 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
 
     @abstractmethod
     def _trigger(self, deadline: float | None) -> BaseTrigger:
-        """Return the trigger that waits until a Unix time; None: no limit."""
+        """Return the trigger that waits until a deadline in Unix time; None: without a deadline."""
 
     @cached_property
     def _polls(self) -> PollHistory:
@@ -92,22 +92,23 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
 
     def poke(self, context: Context) -> PokeReturnValue | bool:
         """
-        Poll once, or repeatedly while the result is in doubt.
+        Poll once, or repeatedly while an object or a name is missing.
 
         A transient error counts as "not yet".
         """
         self._check_given()
         polls = self._polls
         if context.get("task_reschedule_count"):
-            # In reschedule mode, each poke runs in its own process. The number of reschedules tells whether an earlier
-            # poke has polled. Airflow 2 has no such number: there, each poke is treated as the first.
+            # In reschedule mode, each poke runs in its own process, and only the number of reschedules shows that an
+            # earlier poke has polled. Airflow 2 does not have this number, so each poke is treated as the first one
+            # there.
             polls.is_first = False
         give_up = time.monotonic() + self.timeout
         found: WaitState | CustodyError
         try:
             found = self._poll()
-            # Recheck within this poke, because in reschedule mode the next poke does not know about the doubt. For a
-            # deferrable sensor, the trigger rechecks.
+            # Poll again within this poke, because in reschedule mode the next poke would not know that an object was
+            # missing. For a deferrable sensor, the trigger polls again.
             while found.in_doubt and found.error is None and not self.deferrable:
                 if (left := give_up - time.monotonic()) <= 0:
                     break
@@ -165,14 +166,14 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
         Airflow's own timeout of a deferral counts as the sensor's timeout.
         """
         with self._ending_task(context):
-            # Another process has made the first poll.
+            # The first poll was made before the deferral, in another process.
             self._polls.is_first = False
             # With start_from_trigger, no worker has checked the values yet.
             self._check_given()
             is_timeout = (next_kwargs or {}).get("error") in _DEFERRAL_TIMEOUTS
             if is_timeout and next_method == "__fail__":
-                # The trigger's last result is lost, so poll again. As in poke mode, the first poll after the deadline
-                # still counts.
+                # The trigger's last result is lost with the timeout, so poll again. As in poke mode, the first poll
+                # after the deadline still counts.
                 found = self.poke(context)
                 if isinstance(found, PokeReturnValue):
                     return found.xcom_value
@@ -182,11 +183,11 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
     @contextmanager
     def _ending_task(self, context: Context) -> Iterator[None]:
         """
-        End the task the same way in every mode.
+        End the task in the same way in every mode.
 
-        Airflow's own handling of ``soft_fail`` depends on the mode: in poke mode, Airflow also skips the task after a
-        failure without retries, and after a deferral, it skips the task after every error. Therefore the setting is
-        hidden from Airflow.
+        Airflow's own handling of ``soft_fail`` depends on the mode: in poke mode, it also skips the task after a
+        failure without retries, and after a deferral, it skips the task after any error. Therefore the setting is
+        hidden from Airflow, and is applied here.
         """
         soft_fail, self.soft_fail = self.soft_fail, False
         try:
@@ -197,10 +198,10 @@ class CustodySensor(CustodyTask, BaseSensorOperator):
                 ended = f"Not {self.target_state} within {self.timeout:g} s"
                 last, advice = self._polls.timed_out, None
             else:
-                # A poll's own advice only applies to the sensor's timeout.
+                # Leave out the poll's advice, because it is about the sensor's own timeout.
                 ended = f"'execution_timeout' has ended the task ({timeout})"
                 last = self._polls.last
-                advice = "Raise or remove 'execution_timeout': 'timeout' already limits the wait."
+                advice = "Raise or remove 'execution_timeout', because 'timeout' already limits the wait."
             ended = f"{map_place(context)}{ended}"
             last = name_connection(last, str(self.custody_conn_id))
             message = lines(ended, f"Last result: {last}", advice, label("wait-timed-out"))

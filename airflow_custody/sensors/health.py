@@ -30,17 +30,17 @@ class CustodyHealthSensor(CustodySensor):
 
     The criteria and the result are the same as for
     :class:`~airflow_custody.operators.health.CustodyHealthCheckOperator`, in every mode. A connection failure, a
-    truncated response, a 5xx or a 429 counts as "not yet". The task fails at once for a wrong token, a missing role, a
-    wrong setting, a 404, an unexpected response, or, at the first poll, a host name that does not exist. It also fails
-    if a name in ``groups``, ``components``, ``checks`` or ``require_results`` is missing from two listings in a row;
-    the error lists the existing names. A missing key in ``require_results`` has this effect only if all evaluated
-    checks are healthy, because an unhealthy check may lack its results.
+    truncated response, a 5xx or a 429 counts as "not yet". The task fails at once if the token is wrong, a role is
+    missing, a setting is wrong, the response is a 404 or has an unexpected form, or a host name does not exist at the
+    first poll. It also fails if a name in ``groups``, ``components``, ``checks`` or ``require_results`` is missing from
+    two listings in a row; the error lists the existing names. A missing key in ``require_results`` has this effect only
+    if all evaluated checks are healthy, because an unhealthy check may not report its results.
 
-    ``soft_fail`` turns only a timeout into a skip. All other errors fail the task in every mode. ``never_fail`` and
+    With ``soft_fail``, a timeout skips the task. All other errors fail the task in every mode. ``never_fail`` and
     ``silent_fail`` are refused, because they would hide errors.
 
     A deferrable sensor polls once in a worker, and then waits in the triggerer. Killing the task ends the wait, and has
-    no effect on the service. Needs the role ``TPUser``.
+    no effect on the service. The user needs the role ``TPUser``.
 
     :param custody_conn_id: id of the Airflow connection. (templated)
     :param tenant_id: id of the tenant whose checks are evaluated. Default: all tenants. (templated)
@@ -91,8 +91,7 @@ class CustodyHealthSensor(CustodySensor):
     #: Seconds until the second listing if a name is missing, because a starting service may not list everything yet.
     recheck_delay: ClassVar[float] = 10.0
 
-    # None in the class: for a mapped sensor, Airflow reads this attribute from the class, and a mapped sensor starts in
-    # a worker.
+    # This must be None in the class: Airflow reads it from the class for a mapped sensor, which starts in a worker.
     start_trigger_args: StartTriggerArgs | None = None
     start_from_trigger = False
 
@@ -123,15 +122,15 @@ class CustodyHealthSensor(CustodySensor):
         # A mapped sensor starts in a worker.
         begins_in_trigger = deferrable and start_from_trigger and self._mapped_arguments is None
         if begins_in_trigger and self.omit_if_none:
-            self._refuse("omit_if_none cannot be used with start_from_trigger: the trigger would refuse the None")
+            self._refuse("omit_if_none cannot be used with start_from_trigger, because the trigger refuses None")
         for name in self.template_fields if begins_in_trigger else ():
             if not _is_plain(getattr(self, name)):
-                self._refuse(f"{name}: with start_from_trigger it must be text, a template, or a list of these")
+                self._refuse(f"{name}: with start_from_trigger, it must be text, a template, or a list of texts")
         self.start_from_trigger = begins_in_trigger and not self._refused
         if self.start_from_trigger:
             from airflow.triggers.base import StartTriggerArgs
 
-            # The scheduler enforces `timeout` as the deadline, because a deadline cannot be computed before the run.
+            # Let the scheduler enforce `timeout`, because the trigger's deadline cannot be computed before the run.
             self.start_trigger_args = StartTriggerArgs(
                 trigger_cls=_TRIGGER,
                 trigger_kwargs=self._trigger(deadline=None).serialize()[1],
@@ -153,13 +152,13 @@ class CustodyHealthSensor(CustodySensor):
         from airflow_custody.triggers.health import CustodyHealthTrigger
 
         fields = {name: getattr(self, name) for name in (*self.template_fields, "require_fresh")}
-        # With start_from_trigger, the fields are not checked yet.
+        # With start_from_trigger, the fields are not checked yet, and may still be NOT_GIVEN.
         criteria: dict[str, Any] = {name: None if value is NOT_GIVEN else value for name, value in fields.items()}
         return CustodyHealthTrigger(**criteria, poke_interval=self.poke_interval, deadline=deadline)
 
 
 def _is_plain(value: Any) -> bool:
-    """Tell whether a value is known at parse time."""
+    """Tell whether a value is known when the DAG file is parsed."""
     return (
         value is None
         or value is NOT_GIVEN

@@ -34,15 +34,15 @@ class CustodyWhitelistRequestSensor(CustodySensor):
 
     The sensor fails at once, without retries, if a request was rejected, or is missing from all listings for 30 seconds
     in a row. A connection failure, a truncated response, a 5xx or a 429 counts as "not yet". A wrong token, a missing
-    role, a service that does not offer the lookup, or, at the first poll, a host name that does not exist ends the
-    wait. ``soft_fail`` turns only a timeout into a skip. ``never_fail`` and ``silent_fail`` are refused, because they
-    would hide errors.
+    role, a service that does not offer the lookup, or a host name that does not exist at the first poll ends the wait.
+    With ``soft_fail``, a timeout skips the task. ``never_fail`` and ``silent_fail`` are refused, because they would
+    hide errors.
 
     One task can wait for a list of ids of any length. It succeeds when a single poll finds all of them in effect. Each
-    poll logs the number of requests in effect, and takes three calls per hundred requests; more only if a lookup fails,
-    a listing changes, or the rules in force are needed. In the triggerer, all sensors with the same connection and
-    interval share one poll. The ids are stored with the trigger; if Airflow's database is MySQL, they must fit into
-    64 KB, which is about 4,000 ids.
+    poll logs the number of requests in effect, and takes three calls per hundred requests. It takes more calls if a
+    lookup fails, a listing changes, or the rules in force are needed. In the triggerer, all sensors with the same
+    connection and interval share one poll. The ids are stored with the trigger; if Airflow's database is MySQL, they
+    must fit into 64 KB, which is about 4,000 ids.
 
     If the connection pins super-administrators' keys, each request in effect is also verified: enough users must have
     signed it, under rules that the pinned keys have signed. If the signatures do not prove the request, it is looked up
@@ -50,16 +50,17 @@ class CustodyWhitelistRequestSensor(CustodySensor):
     and reports the reason. Without pinned keys, nothing is verified. Signatures do not cover a request's id, so a
     dishonest service could return another signed request under this id. Use ``expected`` to detect this.
 
-    Killing the task only ends the wait. The lookup is undocumented, and needs the role ``TPUser``.
+    Killing the task only ends the wait. The vendor does not document the lookup. The user needs the role ``TPUser``.
 
     :param request_id: the request's id, or a list of ids. Repeated ids are merged. (templated)
     :param expected: the expected contents: the XCom ``request`` of the create task (``create.output["request"]``), a
         list of these, or the same fields written by hand. With several requests, each entry needs the key ``id``. Once
         a request is in effect, its content is compared: the signed text if the connection pins keys, or else the
-        payload with the hash that the service reports. A mismatch fails the task at once, and the error names the
-        field. A deferrable sensor polls once more for this comparison. Default: not compared. (templated)
+        payload, which must match the hash that the service reports. A mismatch fails the task at once, and the error
+        names the field. A deferrable sensor polls once more for this comparison. Default: the content is not compared.
+        (templated)
     :param skip_if_empty: whether the task is skipped if ``request_id`` is an empty list, for example because nothing
-        was created. Default False: it fails.
+        was created. Default False: the task fails.
     :param custody_conn_id: id of the Airflow connection. (templated)
     :param deferrable: whether to wait in the triggerer instead of a worker. Default: ``[operators]
         default_deferrable``.
@@ -122,9 +123,7 @@ class CustodyWhitelistRequestSensor(CustodySensor):
 
     def _result(self, result: dict[str, Any]) -> Any:
         """
-        Return the trigger's result.
-
-        With ``expected``, poll once more to compare the content.
+        Return the trigger's result. If ``expected`` is set, poll once more to compare the content.
         """
         if self.expected is None:
             return result

@@ -37,7 +37,7 @@ MAX_POLL_DELAY = 3600.0
 MAX_CONCURRENT_POLLS = 8
 # Seconds until a poll counts as stuck, and its connection gets a new thread pool: twice the client's default timeout.
 _STUCK_AFTER = 60.0
-# After its deadline, a wait continues for one interval and this many seconds, so that a running poll can end.
+# After its deadline, a wait continues for one interval and this many more seconds, so that a running poll can end.
 _PATIENCE = 10.0
 # Seconds before the first poll, so that triggers that start together share the poll.
 _GATHERING_DELAY = 0.1
@@ -48,7 +48,7 @@ _pools: dict[str, ThreadPoolExecutor] = {}
 
 async def within(seconds: float | None, awaitable: Awaitable[T]) -> T:
     """
-    Return an awaitable's result, or cancel it after a time limit.
+    Return an awaitable's result, or cancel the awaitable after a time limit.
 
     This replaces ``asyncio.wait_for``, which before Python 3.12 swallows a cancellation that arrives together with the
     result. Airflow cancels a trigger only once, so the trigger would run forever.
@@ -77,10 +77,10 @@ async def within(seconds: float | None, awaitable: Awaitable[T]) -> T:
 
 async def in_thread(custody_conn_id: str, function: Callable[..., T], *arguments: Any) -> T:
     """
-    Return the result of a function, run in a connection's thread pool.
+    Run a function in a connection's thread pool, and return its result.
 
     This is like ``asyncio.to_thread``, but a function that hangs blocks neither the event loop's threads nor those of
-    another connection. When the function counts as stuck, the connection gets a new pool.
+    another connection. After a minute, the function counts as stuck, and the connection gets a new pool.
     """
     if custody_conn_id not in _pools:
         _pools[custody_conn_id] = ThreadPoolExecutor(MAX_CONCURRENT_POLLS, thread_name_prefix="custody-poll")
@@ -112,7 +112,7 @@ class _Connection:
         """
         Share the connection while the ``with`` block runs.
 
-        The last block to end closes the connection.
+        The connection is closed when the last of its blocks ends.
         """
         connection = cls._open.setdefault(custody_conn_id, cls(custody_conn_id))
         connection._users += 1
@@ -128,7 +128,7 @@ class _Connection:
         """
         Return the client.
 
-        Each call reads the Airflow connection, in one thread at a time.
+        Each call reads the Airflow connection again, so a change takes effect. Only one thread reads it at a time.
         """
         with self._lock:
             return self._hook.get_conn()
@@ -204,13 +204,13 @@ class SharedPoll(Generic[T]):
     """
     A poll that triggers of this process share.
 
-    The poll runs while it has subscribers. It runs in a bounded pool of threads, and uses the same client as a sensor
-    in a worker. If the poll dies, all subscribers get an error, and the next subscriber starts a new poll.
+    The poll runs while it has subscribers. It runs in a bounded pool of threads, and uses the same kind of client as a
+    sensor in a worker. If the poll dies, all subscribers get an error, and the next subscriber starts a new poll.
 
     :param key: identifies the poll: triggers with the same key share it.
     :param custody_conn_id: id of the Airflow connection; it is read again at each poll.
-    :param fetch: fetches the data for all waits, in a thread. An error of ``fetch`` is the result of every wait; an
-        error of one wait is the result of that wait only.
+    :param fetch: fetches the data for all waits, in a thread. If it fails, its error is the result of every wait. An
+        error of a single wait is the result of that wait only.
     :param interval: seconds between two successful polls.
     """
 
@@ -220,7 +220,7 @@ class SharedPoll(Generic[T]):
     custody_conn_id: str
     fetch: Callable[[CustodyClient, Sequence[Any]], object]
     interval: float
-    # The results for each subscriber; None: the poll has ended.
+    # A queue of results for each subscriber. A None in a queue means that the poll has ended.
     _queues: dict[Wait[T], asyncio.Queue[T | CustodyError | None]] = field(default_factory=dict)
     _joined: asyncio.Event = field(default_factory=asyncio.Event)
     _task: asyncio.Task[None] | None = None
@@ -230,8 +230,8 @@ class SharedPoll(Generic[T]):
         """
         Join the running poll with the same key, or start this poll.
 
-        Yields the queue of results for one wait. If the poll dies, the last results are an error and None; then
-        subscribe to a new poll.
+        Yields the queue of results for one wait. If the poll dies, the queue ends with an error and None, and the
+        caller must subscribe to a new poll.
         """
         poll: SharedPoll[T] = self._running.setdefault(self.key, self)
         queue = poll._queues[wait] = asyncio.Queue()
@@ -262,14 +262,14 @@ class SharedPoll(Generic[T]):
                         if queue := self._queues.get(wait):
                             queue.put_nowait(result)
                     errors = [each for each in found.values() if isinstance(each, CustodyError)]
-                    # Back off only if all waits fail.
+                    # Poll less often only if all waits fail.
                     failures = failures + 1 if found and len(errors) == len(found) else 0
                     delay = next_delay(self.interval, failures, errors)
                     # A delay that the service requested is never shortened.
                     is_requested = any(each.retry_after for each in errors)
                     at_least = delay if is_requested else min(delay, self.interval)
                     await asyncio.sleep(at_least)
-                    # A new subscriber does not wait for the end of an earlier back-off.
+                    # A new subscriber ends a delay that is due to earlier failures.
                     with suppress(asyncio.TimeoutError):
                         await within(delay - at_least, self._joined.wait())
         except Exception as exception:
@@ -306,7 +306,7 @@ def next_delay(interval: float, failures: int, errors: Collection[CustodyError])
     seconds = interval
     # With an interval, the first failure causes no further delay. Without an interval, each failure causes a delay.
     if failures > (1 if interval else 0):
-        # Repeated sign-ins with refused credentials may lock the account.
+        # Wait longer after refused credentials, because repeated sign-ins may lock the account.
         limit = MAX_POLL_DELAY if isinstance(error, CustodyAuthenticationError) else MAX_BACKOFF
         seconds = max(interval, growing_delay(failures - 1, first=interval or 1.0, maximum=limit))
     return seconds if error is None else max(seconds, min(_retry_after(error), MAX_POLL_DELAY))
@@ -323,7 +323,7 @@ def check_timing(custody_conn_id: object, poke_interval: object, deadline: objec
     """
     Check the arguments that all waiting triggers have.
 
-    Call this when the wait begins, so that errors become events.
+    Call this when the wait begins, so that errors can become events. An exception in the constructor cannot.
     """
     check_text("custody_conn_id", custody_conn_id)
     check_seconds("poke_interval", poke_interval)
@@ -343,9 +343,9 @@ async def wait_until_done(
     """
     Poll until a wait ends.
 
-    A transient error is logged, and the wait continues; any other error ends the wait. A host name that does not exist
-    ends the wait at its first poll, if the wait has no deadline. A wait with a deadline comes from a sensor, which has
-    polled before.
+    A transient error is logged, and the wait continues; any other error ends the wait. If the wait has no deadline, a
+    host name that does not exist at the first poll also ends it. A wait with a deadline comes from a sensor that has
+    already polled, so there the name may exist again later.
 
     :param poll: the poll; other triggers may share it.
     :param wait: the wait.
@@ -358,7 +358,7 @@ async def wait_until_done(
     polls = PollHistory(is_first=deadline is None)
     with poll.subscribe(wait) as results:
         while True:
-            # As in poke mode, the first result after the deadline still counts. Without a result, the wait ends.
+            # As in poke mode, the first result after the deadline still counts. If it does not come, the wait ends.
             patience = None if deadline is None else max(0.0, deadline - time.time()) + interval + _PATIENCE
             try:
                 result = await within(patience, results.get())

@@ -34,11 +34,12 @@ MAX_CALLS_PER_EVENT = 100
 MAX_EVENTS_PER_POLL = 50
 #: Maximum number of calls of a backlog that are read at once.
 MAX_CALLS_PER_READING = MAX_CALLS_PER_EVENT * MAX_EVENTS_PER_POLL
-#: How many seconds after Airflow's acknowledgement of events their cursor is saved; at most a poll's interval. If a
-#: watcher was just removed, because its DAG was paused, Airflow drops its events but acknowledges them, and then ends
-#: the watcher. An ended watcher saves no cursor, so the dropped events are fired again when the watcher restarts.
+#: How many seconds the saving of a cursor is delayed after Airflow has acknowledged its events; at most a poll's
+#: interval. The delay is for a watcher that was just removed because its DAG was paused: Airflow drops its events,
+#: acknowledges them all the same, and then ends the watcher. An ended watcher saves no cursor, so the dropped events
+#: are fired again when the watcher restarts.
 SAVE_DELAY = 2.0
-# Size of an event without its calls.
+# Size of an event without its calls, in bytes.
 _ENVELOPE_BYTES = 1024
 _OWN_NAME = "Give each watcher its own cursor_name."
 
@@ -52,8 +53,8 @@ class PollResult(NamedTuple):
     :param cursor: the cursor before the poll; None: there was none.
     :param events: the payloads of the events to fire.
     :param after: the cursor after these events.
-    :param unknown: descriptions of the ids and types in the watcher's filter that no webhook has, if the webhooks were
-        read.
+    :param unknown: warnings about ids and types in the watcher's filter that no webhook has; empty if the webhooks were
+        not read.
     """
 
     cursor: CallCursor | None
@@ -69,8 +70,8 @@ class SharedReading:
 
     :param number: number of the poll, from 1 on.
     :param journal: the shared poll.
-    :param found: the results for the watchers that waited for calls when the poll began. A watcher whose read failed
-        is not included.
+    :param found: the result of each watcher that waited for calls when the poll began. Watchers whose read failed are
+        left out.
     :param savers: for each watcher that has fired its events for this reading, the function that saves its cursor.
     """
 
@@ -82,12 +83,12 @@ class SharedReading:
 
 class JournalProducer(SharedStreamProducer):
     """
-    The journal of calls as a shared stream in Airflow's acknowledgement mode.
+    The service's journal of webhook calls, as a shared stream in Airflow's acknowledgement mode.
 
-    Watchers with the same cursor share one read. Airflow acknowledges a reading when all its watchers have moved on,
-    and their events are in Airflow's database. Only then are the watchers' cursors saved. If the events of one watcher
-    were not stored, no cursor of the reading is saved, because Airflow does not report which watcher it was. A later
-    reading saves later cursors.
+    Watchers with the same cursor share one read. Airflow acknowledges a reading when all of its watchers have finished
+    it, and their events are in Airflow's database. The watchers' cursors are saved only after that. If Airflow could
+    not store the events of a watcher, no cursor of the reading is saved, because Airflow does not report which watcher
+    it was. The next good reading saves the then current cursors.
 
     :param custody_conn_id: id of the Airflow connection.
     :param poke_interval: seconds between two polls.
@@ -99,7 +100,7 @@ class JournalProducer(SharedStreamProducer):
         self._save_delay = min(poke_interval, SAVE_DELAY)
         self._number = self._last_distrusted = 0
         self._closed = asyncio.Event()
-        #: The cursors of the watchers that wait for new calls; None: no cursor yet.
+        #: The cursors of the watchers that wait for new calls; None: the watcher has no cursor yet.
         self.wanted: dict[CallWatcher, CallCursor | None] = {}
         #: Set by a watcher that joins, so that the next poll begins at once.
         self.joined = asyncio.Event()
@@ -108,8 +109,8 @@ class JournalProducer(SharedStreamProducer):
         """
         Yield the reading of each poll, as event and as payload.
 
-        Airflow passes the payload to :meth:`advance` later. A failure is logged, and polling continues, even after a
-        permanent failure: otherwise Airflow would restart the trigger every second.
+        Airflow passes the payload to :meth:`advance` later. A failure is logged, and polling continues even if the
+        failure is permanent, because Airflow would restart an ended trigger every second.
         """
         failures = 0
         try:
@@ -122,8 +123,8 @@ class JournalProducer(SharedStreamProducer):
                             logging.WARNING if each.transient else logging.ERROR,
                             "%s",
                             lines(
-                                f"Webhook calls of connection {self._custody_conn_id!r} cannot be read. The read is "
-                                "repeated, and no watcher's cursor moves:",
+                                f"Webhook calls of connection {self._custody_conn_id!r} cannot be read. The next poll "
+                                "tries again. Until then, the cursors of the affected watchers stay where they are:",
                                 str(each),
                             ),
                         )
@@ -140,14 +141,15 @@ class JournalProducer(SharedStreamProducer):
         """
         Save the cursors of the watchers whose events are in Airflow's database.
 
-        This method never raises an exception.
+        Never raise an exception.
         """
         savers: dict[CallWatcher, Callable[[], Awaitable[None]]] = {}
         for item in batch:
             reading: SharedReading = item.broker_payload
             if not item.outcome.is_clean:
-                # One watcher's events may be lost, but Airflow does not report whose. Any reading yielded so far may
-                # have a later cursor of that watcher, so do not save cursors from any of these readings.
+                # A watcher's events may be lost, but Airflow does not report which watcher's. Every reading yielded so
+                # far may move that watcher's cursor past these events, so do not save cursors from any of these
+                # readings.
                 self._last_distrusted = self._number
             elif reading.number > self._last_distrusted:
                 # Save only the latest cursor of a watcher, because it replaces the earlier ones.
@@ -158,7 +160,7 @@ class JournalProducer(SharedStreamProducer):
         if savers and not self._closed.is_set():
             saving: asyncio.Future[Any] = asyncio.gather(*(save() for save in savers.values()), return_exceptions=True)
             closed: asyncio.Future[Any] = asyncio.ensure_future(self._closed.wait())
-            # Do not wait for the saving when the triggerer ends, because no process would confirm it.
+            # If the triggerer ends, stop waiting, because Airflow would no longer confirm that the cursors are saved.
             await asyncio.wait({saving, closed}, return_when=asyncio.FIRST_COMPLETED)
             closed.cancel()
             saving.cancel()
@@ -176,9 +178,9 @@ def _read_all(
     connection: _Connection, wanted: Mapping[CallWatcher, CallCursor | None]
 ) -> tuple[dict[CallWatcher, PollResult], list[CustodyError]]:
     """
-    Return the new calls of each watcher, and the failures.
+    Return the result of each watcher, and the failures.
 
-    Called in a thread. Watchers with the same cursor and start share one read.
+    This runs in a thread. Watchers with the same cursor and start share one read.
     """
     client = connection.client()
     groups: dict[tuple[CallCursor | None, Literal["now", "beginning"]], list[CallWatcher]] = defaultdict(list)
@@ -200,7 +202,8 @@ def _read_all(
             # Read the webhooks after the calls, because a webhook always exists before its first call.
             webhooks = list(client.list_webhooks())
         except CustodyError as error:
-            # Without types, the webhooks would only have shown whether the ids in the filters exist.
+            # Only filters by type need the webhooks. For filters by id, they would only have shown whether the ids
+            # exist.
             errors += [error] if needing else []
             for watcher in needing:
                 del new_calls[watcher]
@@ -215,10 +218,10 @@ def _read_all(
 @dataclass(eq=False)
 class CallWatcher:
     """
-    One watcher: its cursor, and the events that it fires.
+    A watcher of webhook calls, with its cursor.
 
     :param custody_conn_id: id of the Airflow connection.
-    :param call_filter: the filter for its calls.
+    :param call_filter: selects the calls to fire.
     :param store: Airflow's state store of the asset, which keeps the cursor; None: there is none.
     :param key: the cursor's key in the store.
     :param start: where to start if there is no cursor.
@@ -226,7 +229,7 @@ class CallWatcher:
     :param log: the trigger's log.
     """
 
-    # The watchers that run in this process, by the cursors that they use.
+    # The watchers that run in this process, by the place of their cursor.
     _running: ClassVar[dict[str, CallWatcher]] = {}
 
     custody_conn_id: str
@@ -242,11 +245,11 @@ class CallWatcher:
     # The last known value in the store.
     _stored: Any = None
     _complaint: str = ""
-    # What was reported about values of the filter that no webhook has.
+    # The warnings that were already logged about values of the filter that no webhook has.
     _reported: frozenset[str] = frozenset()
 
     async def take(self, reading: SharedReading) -> PollResult | None:
-        """Return what a reading has for this watcher; None: nothing."""
+        """Return the result that a reading has for this watcher; None: it has none."""
         if self._wanted is None:
             if await self._load():
                 self._wanted = reading.journal.wanted
@@ -254,7 +257,7 @@ class CallWatcher:
                 reading.journal.joined.set()
             return None
         found = reading.found.get(self)
-        # Ignore a poll that began before this watcher's cursor moved.
+        # Ignore the result of a poll that began before this watcher's cursor moved.
         if found is None or found.cursor is not self._cursor:
             return None
         calls_read(self.custody_conn_id, sum(each["count"] for each in found.events))
@@ -265,7 +268,7 @@ class CallWatcher:
             self.log.warning("%s", text)
         self._reported |= found.unknown
         if self._cursor is None and self.start == "now":
-            # Save the cursor at once, because there is no event to wait for. A restart then continues from this cursor.
+            # Save the first cursor at once, because there is no event to wait for, so that a restart continues from it.
             self.log.info("Watching webhook calls from now on.")
             await self._save(found.after)
         return found
@@ -288,7 +291,7 @@ class CallWatcher:
         """
         Release the cursor.
 
-        An unsaved cursor is discarded, because Airflow may have dropped its events.
+        A cursor that is not saved yet is discarded, because Airflow may have dropped its events.
         """
         if self._wanted is not None:
             self._wanted.pop(self, None)
@@ -301,7 +304,7 @@ class CallWatcher:
         parts: list[list[WebhookCall]] = []
         size = 0
         for call in selected:
-            # Count the id twice, because `late_ids` may have it, too.
+            # Count the id twice, because `late_ids` may contain it, too.
             needed = len(json.dumps([call.to_json(with_payload=self.with_payload), call.id])) + 2
             if not parts or len(parts[-1]) == MAX_CALLS_PER_EVENT or size + needed > MAX_EVENT_BYTES:
                 parts.append([])
@@ -323,7 +326,7 @@ class CallWatcher:
         ]
         if len(events) == len(parts):
             return events, new.cursor
-        # The next poll reads the rest again.
+        # The other calls do not fit into this poll's events. The next poll reads them again.
         last = parts[len(events) - 1][-1]
         return events, new.cursor_after(1 + new.calls.index(last))
 
@@ -331,14 +334,14 @@ class CallWatcher:
 
     @property
     def _place(self) -> str:
-        """The place of the cursor among all cursors."""
+        """A text that identifies the cursor among the cursors of all watchers: its store and its key."""
         return f"{self.store!r} {self.key}"
 
     async def _load(self) -> bool:
         """Load the cursor, and return whether this watcher may continue from it."""
         if self.store is None:
             self._complain(
-                "Airflow gives this trigger no state store",
+                "Airflow gives this trigger no state store, so it cannot keep a cursor",
                 "Use the trigger with an AssetWatcher on Airflow 3.3 or later.",
             )
             return False
@@ -357,8 +360,8 @@ class CallWatcher:
             )
         except CustodyError as error:
             advice = (
-                f"No calls are read until the key {self.key!r} in the asset's state store is repaired. To start over "
-                "as set in 'start', delete the key."
+                f"No calls are read until the key {self.key!r} in the asset's state store is repaired. If you delete "
+                "the key, the watcher starts over at the point that its 'start' names."
             )
             self._complain("the cursor cannot be loaded. Trying again:", str(error.with_facts(advice=advice)))
         except Exception as error:
@@ -371,13 +374,11 @@ class CallWatcher:
 
     async def _save(self, cursor: CallCursor) -> None:
         """
-        Save a cursor.
+        Save a cursor. If this fails, log the failure; the next cursor is saved instead.
 
-        A failure is logged, and the next cursor replaces this one.
-
-        The last events of a triggerer that is about to end are not stored, so their cursor must not be stored either.
-        Such a triggerer can still write, but no longer read. Therefore the stored value is read first: if this fails,
-        nothing is written.
+        When a triggerer is about to end, Airflow does not store its last events, so their cursor must not be stored
+        either. Such a triggerer can still write to the store, but no longer read from it. Therefore the stored value is
+        read first: if reading fails, nothing is written.
         """
         if self._wanted is None:
             return
@@ -386,7 +387,7 @@ class CallWatcher:
             is_own = await ask_store(self.store, "get", self.key) == self._stored
             await ask_store(self.store, "set", self.key, value)
         except Exception as error:
-            self._complain(f"the cursor cannot be saved. A restart would continue from the last saved one: {error!r}")
+            self._complain(f"the cursor cannot be saved. A restart continues from the last saved cursor: {error!r}")
             return
         self._stored, self._saved = value, cursor
         if not is_own:

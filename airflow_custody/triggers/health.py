@@ -40,8 +40,9 @@ if TYPE_CHECKING:
 
     CheckHealth = Callable[[HealthCriteria], HealthVerdict]
 
-#: How many seconds after an event the state is saved. Airflow first keeps the event in memory, and usually stores it in
-#: its database after a second or two. If the triggerer is killed before that, the event is repeated instead of lost.
+#: How many seconds after an event the state is saved. Airflow first keeps an event in memory, and usually stores it in
+#: its database after a second or two. Because the state is saved later, an event that is lost with a killed triggerer
+#: is fired again.
 SAVE_DELAY = 10.0
 _STATE_KEY = "custody_health"
 _STATES = ("healthy", "unhealthy")
@@ -65,19 +66,20 @@ class CustodyHealthTrigger(BaseEventTrigger):
 
     For a deferred task (``fire_on=None``), it fires once: ``{"status": "healthy", "result": ..., "message": ...}``,
     ``{"status": "timeout", "message": ...}`` or ``{"status": "error", "error": ...}``. Errors are always events, never
-    exceptions. A name in ``groups``, ``components``, ``checks`` or ``require_results`` that is missing from two
-    listings in a row is an error; for ``require_results``, only if all evaluated checks are healthy. A connection
-    failure, a truncated response, a 5xx or a 429 is not an error: it is logged, and polls become less frequent until
-    the service responds again.
+    exceptions. If a name in ``groups``, ``components``, ``checks`` or ``require_results`` is missing from two listings
+    in a row, the wait ends with an error; for ``require_results``, only if all evaluated checks are healthy. A
+    connection failure, a truncated response, a 5xx or a 429 does not end the wait: it is logged, and polls become less
+    frequent until the service responds again.
 
     For an ``AssetWatcher``, set ``fire_on``. The trigger then fires each time the service becomes healthy or unhealthy:
     ``{"status": "healthy" | "unhealthy", "result": ... | None, "reason": ...}``. A service that does not respond,
-    refuses the credentials, or lacks a name in the criteria is unhealthy. The next event fires at least ten seconds
-    later. On Airflow 3.3, the state is stored with the asset ten seconds after the event, because Airflow must store
-    the event first. If the triggerer restarts before that, it repeats the event; later, it does not. Earlier versions
-    assume that the service was healthy before the first poll. Airflow only stores state for a watcher of exactly one
-    asset, so give each asset's watcher its own trigger with different arguments. A triggerer with ``--queues`` does not
-    run asset watchers: run another triggerer without it.
+    refuses the credentials, or does not list a name of the criteria is unhealthy. After an event, the next one fires at
+    least ten seconds later. On Airflow 3.3, the watcher's state (healthy or unhealthy) is stored with the asset, ten
+    seconds after the event, because Airflow must store the event first. If the triggerer restarts within these ten
+    seconds, the event is repeated; after them, it is not. On earlier versions of Airflow, nothing is stored: after each
+    start, the watcher assumes that the service was healthy before its first poll. Airflow only stores state for a
+    watcher of exactly one asset, so give each asset's watcher its own trigger with different arguments. A triggerer
+    with ``--queues`` does not run asset watchers: run another triggerer without this option.
 
     All triggers with the same connection, tenant and interval share one poll. The arguments contain the connection's
     id, but no secrets.
@@ -126,9 +128,11 @@ class CustodyHealthTrigger(BaseEventTrigger):
         self.poke_interval = poke_interval
         self.deadline = deadline
         self.fire_on = fire_on
-        # The trigger of a deferred task may use the task's queue. BaseEventTrigger's default is for asset watchers.
+        # BaseEventTrigger's default is for asset watchers, which have no queue. A deferred task's trigger may use its
+        # queue.
         self.supports_triggerer_queue = fire_on is None
-        # With start_from_trigger, the triggerer renders templates. A given parameter must not be rendered to None.
+        # With start_from_trigger, the triggerer renders templates. Remember which parameters were given, because none
+        # of these may be rendered to None.
         self._given = tuple(name for name in TEMPLATED if getattr(self, name) is not None)
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
@@ -138,7 +142,7 @@ class CustodyHealthTrigger(BaseEventTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Subscribe to the shared poll, and fire its events."""
         try:
-            # Templates have been rendered by now.
+            # Check this only now, because templates have been rendered by now.
             for name in self._given:
                 refuse_missing(name, getattr(self, name))
             check_timing(self.custody_conn_id, self.poke_interval, self.deadline)
@@ -201,18 +205,18 @@ class CustodyHealthTrigger(BaseEventTrigger):
         """
         Return the stored state.
 
-        Without a stored state, return ``healthy``, so that the first failure fires. If the state cannot be loaded, try
-        again until it can, because a guess may hide a change.
+        Without a stored state, return ``healthy``, so that a service that is unhealthy at first fires an event. If the
+        state cannot be loaded, try again until it can be, because a guess may hide a change.
         """
         store = getattr(self, "asset_state_store", None)
         while store is not None:
             try:
                 state = await ask_store(store, "get", self._state_key(), "healthy")
             except ValueError as exception:
-                self._warn("There is no stored state, so a restart may repeat or miss an event", exception)
+                self._warn("This watcher has no stored state, so a restart may repeat or miss an event", exception)
                 break
             except Exception as exception:
-                self._warn("The state cannot be loaded. Trying again; until then, nothing is watched", exception)
+                self._warn("The watcher's state cannot be loaded. Until it can be, nothing is watched", exception)
                 await asyncio.sleep(max(1.0, float(self.poke_interval)))
             else:
                 return state if state in _STATES else "healthy"
@@ -223,7 +227,7 @@ class CustodyHealthTrigger(BaseEventTrigger):
             if (store := getattr(self, "asset_state_store", None)) is not None:
                 await ask_store(store, "set", self._state_key(), state)
         except Exception as exception:
-            self._warn("The state cannot be saved, so a restart may repeat or miss an event", exception)
+            self._warn("The watcher's state cannot be saved, so a restart may repeat or miss an event", exception)
 
     def _warn(self, text: str, exception: Exception) -> None:
         advice = None

@@ -32,26 +32,26 @@ class CustodyWebhookCallTrigger(BaseEventTrigger):
     A trigger for asset watchers that fires for new webhook calls.
 
     Use it with an ``AssetWatcher`` on Airflow 3.3 or later. It reads the service's journal, ``GET /webhooks/calls``, so
-    it needs no open port. Each event holds at most 100 calls and 64 KiB:
-    ``{"count": 2, "calls": [...], "late_ids": [], "gap": "", "more": False}``. Each call has the ``type``, ``event_at``
-    and ``data`` of its event, with ids as text (see :class:`WebhookCall`). If a single call is larger, the event
-    has its id in ``call_ids`` instead. ``late_ids`` names calls that were created before a call of an earlier event.
-    ``gap`` describes the calls that may be lost; an event with a gap may have no calls.
+    it needs no open port. Each event holds at most 100 calls and 64 KiB: ``{"count": 2, "calls": [...], "late_ids": [],
+    "gap": "", "more": False}``. Each call has the ``type``, ``event_at`` and ``data`` of its event, with ids as text
+    (see :class:`WebhookCall`). If a single call exceeds the 64 KiB, its event has the call's id in ``call_ids`` instead
+    of the call. ``late_ids`` names the calls of this event that were created before a call of an earlier event. ``gap``
+    describes calls that may be lost; an event with a gap may have no calls. ``more`` tells whether more events follow.
 
-    Each call is fired at least once, in order of creation. A watcher's position is its cursor in the asset's state
-    store, which moves once the events are in Airflow's database. If the triggerer is killed before that, or shortly
-    after, it fires the same calls again: recognize repeated calls by their ids. If the events of one watcher cannot be
-    stored, no cursor of the connection moves until they can be stored.
+    Each call is fired at least once, in order of creation. A watcher keeps its position in the journal as a cursor in
+    the asset's state store. The cursor moves once the events are in Airflow's database. If the triggerer is killed
+    before that, or shortly after, it fires the same calls again: recognize repeated calls by their ids. If the events
+    of one watcher cannot be stored, no cursor of the connection moves until they can be stored.
 
-    In a triggerer, all watchers with the same connection and interval share one poll, and watchers with the same cursor
-    share the calls that it reads. Each watcher fires at most 50 events per poll. Failures are logged, polls become less
-    frequent until the service responds again, and no calls are lost.
+    In a triggerer, all watchers with the same connection and interval share one poll, and watchers at the same position
+    share the calls that it reads. Each watcher fires at most 50 events per poll. If the journal cannot be read, the
+    failure is logged, polls become less frequent until the service responds again, and no calls are lost.
 
     Give each watcher its own ``cursor_name``: Airflow only stores state for a trigger of exactly one asset, and two
     watchers with the same cursor would skip each other's calls. In a triggerer, a second watcher with the same cursor
-    waits until the first ends. Without a usable cursor, a watcher fires nothing, and the triggerer's log describes what
-    to do. An unreadable cursor is never replaced: to start over, delete the key ``custody_webhook_calls:...`` in the
-    asset's state store. A task that defers to this trigger fails.
+    waits until the first one ends. If a watcher cannot use its cursor, it fires nothing, and the triggerer's log
+    describes what to do. An unreadable cursor is never replaced: to start over, delete the key
+    ``custody_webhook_calls:...`` in the asset's state store. A task that defers to this trigger fails.
 
     :param webhook_ids: ids of the webhooks whose calls are fired. None (default): all webhooks.
     :param webhook_types: types of the webhooks whose calls are fired, such as ``currencyStatus.updated``. The types
@@ -61,11 +61,12 @@ class CustodyWebhookCallTrigger(BaseEventTrigger):
     :param statuses: delivery statuses, at the time of reading, of the calls that are fired. A later change of status
         does not fire. None (default): all statuses.
     :param data_statuses: values of ``status`` in the ``data`` of the events whose calls are fired, such as
-        ``disabled``. A call whose payload does not have the published form is fired, too. None (default): all.
+        ``disabled``. A call whose payload does not have the published form is fired in any case. None (default): all
+        values.
     :param start: where to start if there is no cursor: ``"now"`` (default), at the time at which the journal is first
         read; or ``"beginning"``, at the oldest call that the service still lists.
-    :param with_payload: whether events include the calls' payloads, and the ``data`` from them. These are then stored
-        in Airflow's database and in the triggerer's log, because Airflow logs every event. Default True.
+    :param with_payload: whether events include the calls' payloads, and the ``data`` from these payloads. If so, they
+        are stored in Airflow's database and in the triggerer's log, because Airflow logs every event. Default True.
     :param poke_interval: seconds between two polls, or a timedelta. Default 30.
     :param custody_conn_id: id of the Airflow connection; read again at each poll. Default ``custody_default``.
     :param cursor_name: name of the cursor. A watcher that replaces another watcher continues from the cursor with the
@@ -98,7 +99,7 @@ class CustodyWebhookCallTrigger(BaseEventTrigger):
         self.poke_interval = poke_interval.total_seconds() if isinstance(poke_interval, timedelta) else poke_interval
         self.custody_conn_id = custody_conn_id
         self.cursor_name = cursor_name
-        # Check when the DAG file is parsed, because no argument is rendered later.
+        # Check the arguments when the DAG file is parsed. This is possible because none of them is a template.
         self._check_arguments()
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
@@ -106,7 +107,7 @@ class CustodyWebhookCallTrigger(BaseEventTrigger):
         return serialized(self)
 
     def shared_stream_key(self) -> Hashable | None:
-        """Return the key of the shared poll; None: no shared poll."""
+        """Return the key of the poll that this trigger shares; None: it cannot share one."""
         if not _HAS_SHARED_STREAMS or getattr(self, "task_instance", None) is not None:
             return None
         return self.serialize()[0], self.custody_conn_id, float(self.poke_interval)
@@ -143,9 +144,7 @@ class CustodyWebhookCallTrigger(BaseEventTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """
-        Refuse to run without a shared stream.
-
-        Without it, Airflow does not acknowledge that it has stored events.
+        Refuse to run without a shared stream, because Airflow would not acknowledge that it has stored events.
         """
         is_task = getattr(self, "task_instance", None) is not None
         why = "a task cannot use this trigger" if is_task else "this version of Airflow does not acknowledge events"
@@ -158,7 +157,7 @@ class CustodyWebhookCallTrigger(BaseEventTrigger):
         if is_task:
             yield error_event(refusal)
             return
-        # Do not end, because Airflow would restart the trigger every second.
+        # Do not return, because Airflow would restart the trigger every second.
         while True:
             self.log.error("%s", refusal)
             await asyncio.sleep(max(float(self.poke_interval), 600.0))
@@ -175,7 +174,7 @@ class CustodyWebhookCallTrigger(BaseEventTrigger):
         except CustodyError as error:
             raise ValueError(error.text) from None
         if "{{" in self.custody_conn_id or "{{" in self.cursor_name:
-            raise ValueError("custody_conn_id and cursor_name must not be templates: a watcher does not render them")
+            raise ValueError("custody_conn_id and cursor_name must not be templates, because watchers render none")
         if not seconds > 0:
             raise ValueError("poke_interval must be greater than zero")
         if not isinstance(self.with_payload, bool):

@@ -21,18 +21,17 @@ class CustodyWhitelistRequestTrigger(BaseTrigger):
     A trigger that waits until whitelisting requests are in effect.
 
     The trigger fires once: ``{"status": "effective", "result": ..., "message": ...}``, ``{"status": "timeout",
-    "message": ...}`` or ``{"status": "error", "error": ...}``. A request that was rejected or is gone is an error. A
-    request is gone if it is missing from all listings for 30 seconds in a row, or in two polls if they are further
-    apart. A connection failure, a truncated response, a 5xx or a 429 is logged, and polls become less frequent until
-    the service responds again.
+    "message": ...}`` or ``{"status": "error", "error": ...}``. If a request was rejected or is gone, the wait ends with
+    an error. A request is gone if it is missing from all listings for 30 seconds, and in at least two polls. A
+    connection failure, a truncated response, a 5xx or a 429 does not end the wait: it is logged, and polls become less
+    frequent until the service responds again.
 
-    If the connection pins super-administrators' keys, each request in effect is verified, in the polling thread. A
-    request that is not verified is looked up again after 5 seconds, and then ends the wait with an error.
+    If the connection pins super-administrators' keys, each request in effect is verified, in the polling thread. If the
+    verification fails, the request is looked up again after 5 seconds; if it fails again, the wait ends with an error.
 
     In a triggerer, all triggers with the same connection and interval share one poll, which takes three calls per
-    hundred requests. Triggers with more than a hundred requests share a separate poll, so that they do not
-    delay smaller triggers. If the service rejects a lookup because of a single request, that request is looked up
-    alone.
+    hundred requests. Triggers with more than a hundred requests share a separate poll, so that they do not delay
+    smaller triggers. If the service rejects a lookup because of a single request, that request is looked up on its own.
 
     :param request_id: the request's id, or a list of ids.
     :param custody_conn_id: id of the Airflow connection; read again at each poll. Default ``custody_default``.

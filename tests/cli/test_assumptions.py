@@ -195,5 +195,5 @@ def test_a_report_does_not_identify_the_service(
     assert {each["assumption"] for each in json.loads(text)["assumptions"]} == {*ALL}
     again = custody("check", "--assumptions", "--report", str(file))
     assert again.code == 1
-    assert "report.json cannot be written: File exists. Give the path of a new file." in again.err
+    assert "report.json cannot be written: File exists. Choose the path of a new file." in again.err
     assert "--report needs --assumptions" in custody("check", "--report", str(file)).err

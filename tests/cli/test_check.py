@@ -50,7 +50,7 @@ def test_a_good_connection_passes_all_checks(custody: Run) -> None:
     # The main user of the sandbox has no key.
     others = {"tls": "unknown", "signatures": "not checked", "signer": "unknown"}
     assert states(ran) == {name: others.get(name, "ok") for name in ALL_CHECKS}
-    assert "so the service is trusted without verification | Give --superadmin-keys" in detail(ran, "signatures")
+    assert "so the service is trusted without verification | Set --superadmin-keys" in detail(ran, "signatures")
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_the_button_judges_in_the_same_way(
     assert ran.data["ok"] == good
     for each in ran.data["checks"]:
         assert each["code"] or each["state"] != "failed", each
-    assert ("may work" in text) is ("may work" in ran.out) is ("locked" in str(user))
+    assert ("the user is active" in text) is ("the user is active" in ran.out) is ("locked" in str(user))
 
 
 def test_a_secret_that_the_service_repeats_is_not_shown(
@@ -385,7 +385,7 @@ def test_without_pins_the_minimum_is_not_shown(custody: Run) -> None:
     [
         (True, True, "ok", "the user is in the rules in force and the public key is in the rules in force"),
         (True, False, "unknown", "the public key is not in the rules in force"),
-        (False, False, "unknown", "Signatures of this user do not count"),
+        (False, False, "unknown", "This user's signatures do not count"),
     ],
 )
 def test_a_signer_is_compared_with_the_rules(

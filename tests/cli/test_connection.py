@@ -52,7 +52,7 @@ def test_an_airflow_connection_is_found_in_the_database(plain: Run, sandbox: San
 def test_a_setting_is_never_ignored(plain: Run, connection: str, option: list[str]) -> None:
     ran = plain("health", *option)
     assert ran.code == 1
-    assert f"{option[0]}: only with --base-url" in ran.err
+    assert f"{option[0]}: can only be used with --base-url" in ran.err
 
 
 @pytest.mark.parametrize(

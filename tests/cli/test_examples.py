@@ -39,7 +39,7 @@ def test_examples_are_copied_with_the_file_that_they_read(
     ran = plain("examples", *names, "--to", str(folder))
     assert ran.code == 0
     assert ran.out == ""
-    assert ran.err.startswith("custody: already there, skipped: ")
+    assert ran.err.startswith("custody: skipped, because they already exist: ")
 
 
 def test_an_existing_file_is_not_replaced(plain: Run, tmp_path: Path) -> None:

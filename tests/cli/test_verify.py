@@ -159,7 +159,7 @@ def test_without_pins_the_error_explains_pinning(
     ran = custody("whitelist", "verify")
     assert ran.code == 1
     assert ran.out == ""
-    assert "Give --superadmin-keys and --superadmin-minimum. Get the keys from the people who hold them" in ran.err
+    assert "Set --superadmin-keys and --superadmin-minimum. Get the keys from the people who hold them" in ran.err
     monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", sandbox.connection())
     ran = plain("whitelist", "verify")
     assert ran.code == 1
@@ -220,9 +220,9 @@ def test_pins_never_come_from_the_evidence(plain: Run, kept: Path, pins: list[st
     for given, why in (
         ([], "--superadmin-keys is missing"),
         (pins[:2], "'superadmin_minimum' is missing: set the number"),
-        ([*pins, "--conn-id", "x"], "--conn-id: not with --from"),
-        ([*pins, "--rejected-statuses", "x"], "--rejected-statuses: not with --from"),
-        ([*pins, "--token-stdin"], "--token-stdin: not with --from"),
+        ([*pins, "--conn-id", "x"], "--conn-id: cannot be used with --from"),
+        ([*pins, "--rejected-statuses", "x"], "--rejected-statuses: cannot be used with --from"),
+        ([*pins, "--token-stdin"], "--token-stdin: cannot be used with --from"),
     ):
         ran = plain("whitelist", "verify", "--from", str(kept), *given)
         assert ran.code == 1
@@ -260,7 +260,7 @@ KEPT = '{"evidence": {"rules": [], "rules_in_force": null, "rows": [%s]}}'
         (KEPT % '{"id": "1", "listed": "verified"}', "rows.0.listed"),
         (KEPT % '{"id": "1", "listed": "settled", "rules": 0}', "refers to rules that it does not contain"),
         (KEPT % '{"id": "1", "listed": "settled", "rules": -1}', "rows.0.rules"),
-        (KEPT % TWICE, "has the evidence of a request twice"),
+        (KEPT % TWICE, "contains the same request twice"),
         (KEPT % '{"id": "1", "listed": "rejected", "listed": "settled"}', "it repeats a key in one object"),
     ],
     ids=[

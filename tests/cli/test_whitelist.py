@@ -98,7 +98,7 @@ def test_a_file_from_standard_input(plain: Run, custody: Run, create: Create) ->
         (["-", "--format", "csv", "--token-stdin"], "--token-stdin: standard input is already used for the file"),
         (["FILE", "--effective-statuses", "expired"], "contains 'expired', which is in 'rejected_statuses', or in its"),
         (["FILE", "--only", "label=x"], "custody: only"),
-        (["WRONG"], " faults; the service was not asked [custody/file-wrong]"),
+        (["WRONG"], " faults; the service was not read [custody/file-wrong]"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

@@ -59,10 +59,12 @@ def error_of(call: Any, url: str, **settings: Any) -> CustodyError:
 
 HTTP = "Start the base URL {url} with http://, or use the HTTPS port."
 CHECK = "Check the base URL {url}, and that the service is up."
-CERTIFICATE = "If it requires a client certificate, set its path in 'client_cert'."
-PROXY_CERTIFICATE = "If it requires a client certificate, use another proxy, because only the service is sent one."
+CERTIFICATE = "If the service requires a client certificate, set its path in 'client_cert'."
+PROXY_CERTIFICATE = (
+    "If the service requires a client certificate, use another proxy, because only the service is sent one."
+)
 ALLOWS = "Check 'proxy', and that the proxy allows this host."
-OTHER = "Another program listens there, or the port expects TLS. Check the base URL {url}."
+OTHER = "Another program listens on this port, or the port expects TLS. Check the base URL {url}."
 OTHER_OR_GATEWAY = "Another program or a gateway may have sent this: check {}."
 
 #: What a server sends to a client with a base URL of a scheme: the error's code, whether it is retryable, what it says.
@@ -107,7 +109,7 @@ def test_a_server(
 
 CHECK_PROXY = "Check 'proxy', and that the proxy is up."
 PROXY, TARGET = "the proxy {host}", "custody.example.com"
-OTHER_PROXY = "Another program listens there, or the port expects TLS. Check 'proxy'."
+OTHER_PROXY = "Another program listens on this port, or the port expects TLS. Check 'proxy'."
 #: What a proxy does; the last one is what the service does, through it.
 PROXIES: list[tuple[str, Callable[[socket.socket], None], str, bool, str, str]] = [
     ("http", send(SSH), "response-unusable", False, f"{PROXY} sent", OTHER_PROXY),
@@ -183,12 +185,16 @@ def test_a_port_without_a_listener(call: Any, caplog: pytest.LogCaptureFixture) 
     [
         (9, True, "Check this machine's clock."),
         (10, True, "Check this machine's clock."),
-        (20, True, "If its CA is private, set 'verify' to the path of its bundle."),
-        (20, False, "Its CA is not in 'verify', or the server does not send an intermediate certificate."),
+        (20, True, "If the certificate's CA is private, set 'verify' to the path of a CA bundle that contains it."),
+        (
+            20,
+            False,
+            "The certificate's CA is not in 'verify', or the server does not send an intermediate certificate.",
+        ),
         (62, True, "The certificate is for another host"),
         (66, True, "has a key or a signature that is too weak"),
         # The advice must not tempt anyone to switch verification off.
-        (85, True, "from version 3.13 on. Have it reissued. Its CA is not missing from 'verify'."),
+        (85, True, "from version 3.13 on. Have it reissued. Do not change 'verify': the CA is not missing from it."),
         (26, True, "is not valid for this kind of server. Have it reissued"),
     ],
     ids=["not yet valid", "expired", "a private CA", "another CA", "another host", "weak", "no key id", "for clients"],
@@ -221,7 +227,7 @@ def test_a_client_certificate_that_is_missing_or_refused(
         settings["client_cert"] = str(tmp_path / "client.pem")
     with raw_server(lambda stream: None, context) as (url, _):
         error = error_of(read, url, **settings)
-    words = "It may reject the certificate in 'client_cert'" if given else CERTIFICATE
+    words = "The service may reject the certificate in 'client_cert'" if given else CERTIFICATE
     assert words in str(error.advice)
 
 

@@ -158,7 +158,7 @@ def test_a_foreign_confirmation_is_read_back(
     respond(sandbox, write, body, work=True, status=status)
     write.call()
     assert write.is_done()
-    assert "but by reading it back" in caplog.text
+    assert "but reading the object back did" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_any_json_confirms_what_the_contract_has_where_webhooks_are_not_listed(
     sandbox.control.configure(webhook_response=body)
     documented.call()
     assert documented.is_done()
-    warned = [each for each in caplog.records if "Its body has an unknown form" in each.message]
+    warned = [each for each in caplog.records if "response's body has an unknown form" in each.message]
     assert [each.levelname for each in warned] == ([] if is_known else ["WARNING"])
 
 

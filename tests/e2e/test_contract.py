@@ -43,4 +43,4 @@ def test_the_four_operations(sandbox: Sandbox, task_log: TaskLog, response: Any)
     assert sandbox.control.webhooks() == []
     writes = [each["method"] for each in sandbox.control.request_log() if each["method"] != "GET"]
     assert writes == ["POST", "PATCH", "PATCH", "DELETE"]
-    assert ("Its body has an unknown form" in task_log.text) is (bool(response))
+    assert ("response's body has an unknown form" in task_log.text) is (bool(response))

@@ -22,7 +22,7 @@ MEAN_SECONDS_TO_KILL = 2.5
 MAX_SECONDS_TO_KILL = 9.0
 # A task that cannot know whether its request exists fails, and tells a person to do this.
 INSTRUCTION = "airflow variables set "
-EXPLANATION = ("it cannot be known whether", "so it is not sent again", INSTRUCTION)
+EXPLANATION = ("it is unknown whether", "so it is not sent again", INSTRUCTION)
 
 
 @dataclass

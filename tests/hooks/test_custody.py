@@ -299,7 +299,7 @@ class TestTestConnection:
             ({"status": 404, "path": "/health"}, "3.14.*User 1 has the roles"),
             (
                 {"status": 200, "path": "/health", "body": {}},
-                "lists 0 health checks. Without health checks, no health gate passes.",
+                "lists 0 health checks. Without health checks, the health operator and sensor never succeed.",
             ),
             ({"status": 404, "path": "/users/me"}, "The service does not return the user's roles."),
             ({"status": 200, "path": "/users/me", "body": {"result": {"id": "7", "roles": []}}}, "the roles: none"),
@@ -369,8 +369,8 @@ def test_a_relative_path_is_refused(monkeypatch: pytest.MonkeyPatch, define: Def
 @pytest.mark.parametrize(
     ("pins", "status", "good", "text"),
     [
-        ("own", 200, True, "Its current rules are signed by the pinned keys."),
-        ("own", 403, True, "Its rules could not be verified, because it does not offer them"),
+        ("own", 200, True, "The service's current rules are signed by the pinned keys."),
+        ("own", 403, True, "The service's rules could not be verified, because it does not offer them"),
         ("others", 200, False, "the service's rules are not verified: its rules are signed by none of the pinned keys"),
     ],
 )

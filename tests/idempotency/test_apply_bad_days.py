@@ -172,8 +172,9 @@ def test_rows_that_another_client_requests_after_the_plan_are_not_sent(
     for _ in range(1 if task.given_store is None else 2):
         error = task.fails()
         assert "10 created, 1 found, 1 refused" in str(error)
-        assert "another client has meanwhile requested the same destination" in str(error)
+        assert "another client has meanwhile created a request for the same destination" in str(error)
         assert len(task.ti.pushed["return_value"]["request_ids"]) == 10
-    assert "Not sent: another client has requested" in task_log.text
+    assert "Not sent: " in task_log.text
+    assert "another client has created whitelisting request" in task_log.text
     check_exactly(sandbox, [0, *ROWS], task.requests)
     assert task.ti.pushed["return_value"]["counts"]["found"] == 1

@@ -155,7 +155,7 @@ def test_rows_whose_outcome_is_unknown_wait_for_a_manual_override(
             variables[row["id"]] = f"AIRFLOW_VAR_{variable_in(advice).upper()}"
     # Somebody else's is refused, the row's own is not.
     monkeypatch.setenv(next(iter(variables.values())), stored.requests[0]["id"])
-    assert "it belongs to another row" in str(stored.fails())
+    assert "this object belongs to another row" in str(stored.fails())
     for identifier, variable in variables.items():
         monkeypatch.setenv(variable, identifier)
     stored.attempt()

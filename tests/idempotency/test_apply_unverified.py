@@ -100,6 +100,6 @@ def test_a_found_request_that_no_longer_verifies_gives_its_row_back(
     assert rows_of(sandbox) == made
     sandbox.control.set_whitelist_status(made[0], "APPROVED")
     error = stored.fails()
-    refused = "line 5, Label 3: refused: another client has meanwhile requested the same destination"
+    refused = "line 5, Label 3: refused: another client has meanwhile created a request for the same destination"
     assert f"{refused} ({made[0]}: not verified" in str(error)
     assert rows_of(sandbox) == made

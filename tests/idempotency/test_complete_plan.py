@@ -335,7 +335,7 @@ def test_a_row_that_was_not_created_keeps_everything(sandbox: Sandbox, tmp_path:
     applied = apply.ti.pushed["return_value"]
     sandbox.control.sign_whitelist_requests(applied["request_ids"])
     error = failure_of(lambda: complete(applied, planned["plan_hash"]))
-    assert "not all of the plan was created, so nothing is deleted" in str(error)
+    assert "not all rows were created, so nothing is deleted; missing: " in str(error)
     assert old in there(sandbox)
 
 

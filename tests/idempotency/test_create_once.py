@@ -133,7 +133,7 @@ def test_a_lookup_that_is_refused_for_good_names_the_way_out(
     with failing_at_once("Nothing was created") as caught:
         task.attempt()
     assert caught.value.error.code == code
-    way_out = 'With if_exists="create", look_before_create=False the task creates without looking first.'
+    way_out = 'With if_exists="create", look_before_create=False, the task does not look for existing requests'
     assert (way_out in str(caught.value)) is names_way_out
     assert made(sandbox) == []
     assert Task(task.given_store).attempt(if_exists="create", look_before_create=False) == "3711"
@@ -198,7 +198,7 @@ def test_without_a_lookup_a_manual_override_decides(
 ) -> None:
     sandbox.control.add_fault("drop", **CREATE, work=True)
     sandbox.control.add_fault("status", **LISTING, skip=1, times=None, **fault)
-    message = task.refused("it cannot be known whether .*, so it is not sent again")
+    message = task.refused("it is unknown whether .*, so it is not sent again")
     assert "0xababab…ababab on ETH" in message
     assert "clear this task" in message
     assert f"status {fault['status']}" in message
@@ -221,7 +221,9 @@ def test_killed_between_response_and_record(sandbox: Sandbox, stored: Task, task
     assert made(sandbox) == ["3711"]
     log = task_log.text
     assert "Try 1 sent a whitelisting request at" in log
-    assert "Found, created by this task: whitelisting request 3711 for 0xababab…ababab on ETH." in log
+    assert (
+        "Found at the service, and created by this task: whitelisting request 3711 for 0xababab…ababab on ETH." in log
+    )
     assert stored.store.record["detail"] == "3711"
 
 
@@ -280,7 +282,7 @@ def test_a_request_that_existed_before_is_never_used(
         sandbox.control.add_fault("drop", **CREATE, work=True)
     own = task.attempt(if_exists="create")
     assert made(sandbox) == [before, own]
-    assert f"Already exists, and was not created by this task: whitelisting request {before}" in task_log.text
+    assert f"Similar objects exist that this task did not create: whitelisting request {before}" in task_log.text
 
 
 # --- changed content, refusals ------------------------------------------------------------------------------
@@ -295,7 +297,7 @@ def test_changed_content_is_refused_and_its_fields_are_named(
     else:
         stored.attempt()
     stored.refused(
-        "has changed since: address, linked_wallet_ids, memo",
+        "has changed since that try: address, linked_wallet_ids, memo",
         linked_wallet_ids=["7"],
         memo="1",
         address="0x" + "cd" * 20,
@@ -315,7 +317,7 @@ def test_another_service_behind_the_connection_is_a_change(
     stored.die_at("closed")
     elsewhere = connection_json(sandbox).replace("127.0.0.1", "localhost")
     monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", elsewhere)
-    stored.refused("has changed since: service")
+    stored.refused("has changed since that try: service")
     assert len(made(sandbox)) == 1
 
 
@@ -347,7 +349,7 @@ OTHER = "0x" + "cd" * 20
     [
         ({"address": OTHER}, "differs in: address"),
         ({"network": "sepolia", "customer_id": "8"}, "differs in: .*customer_id"),
-        (None, "The service does not list it"),
+        (None, "The service does not list 9999"),
     ],
     ids=["another address", "another customer", "no request"],
 )
@@ -373,7 +375,7 @@ def test_a_manual_override_decides_about_a_record_that_cannot_be_checked(
     sandbox.control.add_fault("status", **LISTING, status=405)
     assert stored.attempt() == "3711"
     sandbox.control.add_fault("status", **LISTING, status=403, times=None)
-    message = stored.refused("An earlier try created 3711. Its content cannot be checked: ")
+    message = stored.refused("An earlier try created 3711. The content of 3711 cannot be checked: ")
     monkeypatch.setenv(f"AIRFLOW_VAR_{variable_in(message).upper()}", "3711")
     assert stored.attempt() == "3711"
     assert made(sandbox) == ["3711"]
@@ -392,7 +394,7 @@ def test_a_clear_reuses_the_request_while_it_exists(sandbox: Sandbox, stored: Ta
         stored.attempt()
     sandbox.control.set_whitelist_status("3711", "removed")
     # That it is not shown proves nothing, as long as no other request of this user is.
-    stored.refused("An earlier try created 3711. The service does not list it, which proves nothing: ")
+    stored.refused("An earlier try created 3711. The service does not list 3711, which proves nothing: ")
     somebody_creates(sandbox, label="Earlier", address="0x" + "00" * 20)
     assert stored.attempt() == "3713"
     assert "no longer exists: creating another" in task_log.text
@@ -416,7 +418,7 @@ def test_a_clear_creates_another_request_with_on_clear_create(sandbox: Sandbox, 
     assert stored.attempt() == "3712"
     # A retry after the clear is not another clear.
     assert stored.attempt() == "3712"
-    stored.refused("has changed since: memo", memo="1")
+    stored.refused("has changed since that try: memo", memo="1")
     stored.clear()
     assert stored.attempt(memo="1") == "3713"
     stored.clear()

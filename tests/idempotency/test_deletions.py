@@ -123,7 +123,7 @@ def test_a_request_is_deleted_while_it_is_what_was_approved(service: Service, st
     assert {*service.deleted} <= ({("7", "why")} if is_sent else set())
     # What was gone before is not called deleted: a signer may have rejected it.
     _, text = job.describe(KEY, found, None)
-    assert ("nothing to delete" in text) is (state == "deleted" and not is_sent)
+    assert ("was already deleted" in text) is (state == "deleted" and not is_sent)
 
 
 @pytest.mark.parametrize(("by_id", "state"), [(None, "refused"), (GONE, "deleted")], ids=["still there", "gone"])

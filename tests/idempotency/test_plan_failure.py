@@ -9,7 +9,7 @@ from airflow_custody.idempotency.create import Outcome
 from airflow_custody.idempotency.deletions import deletion_key
 from airflow_custody.idempotency.plan_failure import plan_failure
 
-NEW_RUN = "Start a new run: this Airflow keeps no record for a later try."
+NEW_RUN = "Start a new run: this version of Airflow keeps no record for a later try."
 CLEAR, FIX = "Then clear this task.", "If the service is wrong, fix it, then clear this task."
 DELETION = deletion_key("7")
 AWAY = CustodyConnectionError("away", retryable=True)

@@ -165,7 +165,7 @@ def test_a_row_is_created_if_only_one_thing_can_be_its_own(candidates: list[Cand
         elif outcome or inconclusive:
             assert row.state == "sent"
             assert (
-                outcome or "The service lists no such object, but this proves nothing: it may hide them."
+                outcome or "The service does not list the object, but this proves nothing: it may hide them."
             ) in unknown
         else:
             # Only a thorough search proves absence.
@@ -278,9 +278,9 @@ def override(
         # The service fills in fields that were not requested.
         (Candidate("2", ("customer_id",), filled_in=("customer_id",)), "2", ""),
         (Candidate("2", LABEL, unclear="it cannot be read"), "2", "it cannot be read"),
-        (None, "2", "it does not exist"),
+        (None, "2", "this object does not exist"),
         (OLD, "1", "this object existed before this task sent its request"),
-        (Candidate("9"), "9", "it belongs to another row"),
+        (Candidate("9"), "9", "this object belongs to another row"),
     ],
     ids=[
         "new",

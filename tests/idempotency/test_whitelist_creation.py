@@ -199,8 +199,10 @@ def test_the_search_is_repeated_while_the_connections_user_cannot_be_read() -> N
 
 GROUP = {"visibilityGroupID": "g"}
 SAYS_NOT = "the service does not report the connection's user"
-MAY_HIDE = "it lists no request that the connection's user has created, so it may hide them"
-OF_GROUP = "it lists no request of the visibility group g that the connection's user has created, so it may hide them"
+MAY_HIDE = "it lists no request that the connection's user has created, so it may hide such requests"
+OF_GROUP = (
+    "it lists no request of the visibility group g that the connection's user has created, so it may hide such requests"
+)
 
 
 @pytest.mark.parametrize(

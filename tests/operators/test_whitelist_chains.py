@@ -43,7 +43,7 @@ def test_no_request_is_sent_on_a_chain_that_is_not_enabled(
 def test_a_chain_that_is_not_listed_is_requested_with_a_warning(sandbox: Sandbox, task_log: TaskLog) -> None:
     with failing_at_once("the currency Etherium is not active"):
         task(blockchain="Etherium", check_address=False).attempt()
-    assert "does not list the chain Etherium, and may refuse it. Similar: ETH (Ethereum)." in task_log.text
+    assert "does not list the chain Etherium, and may refuse it. Similar chains: ETH (Ethereum)." in task_log.text
     assert len(sandbox.control.request_log(**CREATE)) == 1
 
 

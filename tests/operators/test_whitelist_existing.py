@@ -39,7 +39,7 @@ def test_a_listing_that_changes_while_it_is_read_is_left_to_the_next_try(sandbox
     sandbox.control.clear_request_log()
     page: dict[str, Any] = {"result": [], "totalItems": "0"}
     sandbox.control.add_fault("status", **LISTING, query={"ids": theirs}, body=page, times=3)
-    with pytest.raises(CustodyResponseError, match="by address, but not by id: the list changed") as caught:
+    with pytest.raises(CustodyResponseError, match="by address, but not by id: the listing changed") as caught:
         create()
     assert caught.value.retryable
     assert sent(sandbox) == 0

@@ -134,9 +134,9 @@ def test_a_failed_read_is_named_and_retried_if_that_may_help(
         ),
         (
             "s3://conn@bucket/rows.yaml?X-Sig=hunter2@x",
-            "^s3://bucket/rows.yaml: 1 fault; .*give the plain URL ",
+            "^s3://bucket/rows.yaml: 1 fault; .*use the plain URL ",
         ),
-        ("s3://key:a?hunter2@bucket/rows.yaml", "^s3://: 1 fault; .*give the plain URL "),
+        ("s3://key:a?hunter2@bucket/rows.yaml", "^s3://: 1 fault; .*use the plain URL "),
     ],
 )
 def test_a_url_that_cannot_be_read_fails_at_once(sandbox: Sandbox, path: str, fault: str) -> None:

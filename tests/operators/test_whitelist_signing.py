@@ -140,7 +140,7 @@ def test_a_later_try_accepts_a_signature_of_an_earlier_try() -> None:
     pushed = create()
     approve(pushed["id"], pushed)
     assert approve(pushed["id"], pushed, try_number=2) == 1
-    with failing_at_once(r"label \(.*\); this user has signed it already"):
+    with failing_at_once(r"label \(.*\); this user has already signed the request"):
         approve(pushed["id"], {**pushed, "label": "Other"}, try_number=2)
     with failing_at_once("not pending this user's signature") as caught:
         approve(pushed["id"], None)

@@ -154,7 +154,7 @@ def test_a_time_out_of_the_task_is_not_answered_with_the_sensors_own(sandbox: Sa
     assert "\nLast result: the service is not healthy" in text
     assert "raise 'timeout'" not in text
     assert text.endswith(
-        "\nRaise or remove 'execution_timeout': 'timeout' already limits the wait.\n[custody/wait-timed-out]"
+        "\nRaise or remove 'execution_timeout', because 'timeout' already limits the wait.\n[custody/wait-timed-out]"
     )
 
 

@@ -92,7 +92,7 @@ async def test_types_that_cannot_be_read_skip_nothing(
         patch.setattr(CustodyClient, "list_webhooks", fails)
         add_call(sandbox, "a")
         add_call(sandbox, "b", OTHER_HOOK)
-        await until(lambda: "The read is repeated" in task_log.text)
+        await until(lambda: "The next poll tries again" in task_log.text)
         assert store.known == set()
     await until(lambda: store.known == {"a", "b"})
     assert triggerer.ids(1) == ["a"]
@@ -105,7 +105,7 @@ async def test_failures_are_waited_out_and_logged(sandbox: Sandbox, caplog: pyte
     triggerer.start(1, store)
     await until(lambda: store.values)
     assert triggerer.failures == []
-    assert "cannot be read. The read is repeated" in caplog.text
+    assert "cannot be read. The next poll tries again" in caplog.text
     assert sandbox.token not in caplog.text
 
 

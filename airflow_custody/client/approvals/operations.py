@@ -29,7 +29,7 @@ class PendingApprovals:
     :param contract_calls: calls of contracts.
     :param settlements: settlements.
     :param pledges: pledges.
-    :param limit: the requested limit. If a count reaches it, the actual number may be larger.
+    :param limit: the limit that was requested. If a count reaches it, the actual number may be larger.
     """
 
     whitelisted_addresses: int = 0
@@ -43,7 +43,7 @@ class PendingApprovals:
 
     @property
     def counts(self) -> dict[str, int]:
-        """The counts, by attribute."""
+        """The counts, by the names of the attributes."""
         return {each.name: getattr(self, each.name) for each in fields(self) if each.name != "limit"}
 
     @property
@@ -84,8 +84,8 @@ class ApprovalOperations(ServiceOperations):
         """
         Count the items that are pending approval by the client's user.
 
-        This calls ``GET /statistics/for-approval`` (undocumented) with the largest limit, 100. The effect of the limit
-        on the counts is not published. If a count reaches the limit, the actual number may be larger, and
+        This calls ``GET /statistics/for-approval`` (undocumented) with the largest limit, 100. How the limit affects
+        the counts is not published. Therefore, if a count reaches the limit, the actual number may be larger, and
         :attr:`PendingApprovals.at_least` names the count. :meth:`find_whitelist_requests_for_approval` returns the
         whitelisting requests themselves.
 

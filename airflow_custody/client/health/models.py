@@ -11,8 +11,8 @@ from airflow_custody.client.text import as_name
 from airflow_custody.client.timestamps import parse_duration, parse_timestamp
 from airflow_custody.client.wire import KEEPING_OTHERS, LENIENT, TypedDict
 
-# The listing is read into TypedDicts, because pydantic's models would take half as long again. HealthCheck adds
-# attributes, which are converted on access.
+# The listing is read into TypedDicts, because pydantic's models would take 50 percent longer. HealthCheck adds
+# attributes, which are converted when they are accessed.
 
 
 class WireHealthReport(TypedDict, total=False):
@@ -40,7 +40,7 @@ class WireHealthCheck(TypedDict, total=False):
 
 
 class WireHealthGroup(TypedDict, total=False):
-    # Other keys are kept, so that an unreadable group is not taken for an empty one.
+    # Keep unknown keys, so that a group of an unknown form is not taken for an empty group.
     __pydantic_config__ = KEEPING_OTHERS  # type: ignore[misc]
     healthChecks: list[WireHealthCheck] | None
 
@@ -55,8 +55,9 @@ class VaultdClient:
     A connection that a check reports, in ``vaultdClients``.
 
     :param host_port: host and port of the other side; None: not given.
-    :param connected: whether it is connected. False also if the service does not send it, because it leaves out false.
-    :param error: the error; None: there is none.
+    :param connected: whether the connection is up. If the service does not send this value, it is False, because the
+        service leaves out false.
+    :param error: the error; None: there is no error.
     :param last_ping: time of the last ping; None if unreadable or missing.
     """
 
@@ -89,8 +90,8 @@ class HealthReport:
 
     Missing values are None.
 
-    :param name: its name, as a rule that of the check.
-    :param status: its status word, as sent.
+    :param name: the report's name, usually the same as the check's name.
+    :param status: the report's status word, as sent.
     :param duration: how long the check took, to the microsecond; None if unreadable or missing.
     :param results: the result for each key, such as a currency code: a status word or a message.
     :param message: its message.
@@ -142,7 +143,7 @@ class HealthCheck:
 
     @property
     def tenant_id(self) -> str | None:
-        """The tenant: a decimal number in a string."""
+        """The tenant's id: a decimal number in a string."""
         return self.wire.get("tenantId")
 
     @property
@@ -157,7 +158,7 @@ class HealthCheck:
 
     @property
     def group(self) -> str | None:
-        """The group that the entry itself names. It must be the one in which it is listed."""
+        """The group that the entry itself names. It must be the group in which the entry is listed."""
         return self.wire.get("group")
 
     @property

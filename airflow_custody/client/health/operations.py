@@ -14,7 +14,7 @@ LIST_HEALTH_CHECKS = Operation(
     "/health",
     roles=("TPUser",),
     hints={
-        404: "The health listing requires version 3.14 of the service or later. This one is older, or the base "
+        404: "The health listing requires version 3.14 of the service or later. This service is older, or the base "
         "URL is wrong."
     },
 )
@@ -29,7 +29,7 @@ class HealthOperations(ServiceOperations):
 
         The listing requires version 3.14 of the service or later.
 
-        :param tenant_id: only the checks of this tenant; None (default): the checks of all tenants.
+        :param tenant_id: id of the tenant whose checks are listed; None (default): the checks of all tenants.
         :return: the entries in the order of the response; an empty list is a valid response. An unreadable group
             has one entry, whose :attr:`HealthCheck.is_readable` is false. The list's ``is_blank`` is true if the
             response was ``{}``.

@@ -1,4 +1,4 @@
-"""The verdict on health checks: criteria, evaluation and waiting. No I/O."""
+"""The verdict on health checks: criteria, evaluation and waiting. Nothing here reads from the service."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from airflow_custody.client.text import ascii_lower, count, count_of, sanitize
 from airflow_custody.client.timestamps import parse_timestamp
 from airflow_custody.client.wait_state import WaitState
 
-# Maximum numbers of problems and of groups in a verdict's JSON, so that it stays small, and maximum size of its
-# problems.
+# Maximum number of problems in a verdict's JSON, their maximum size, and maximum number of groups. They keep the JSON
+# small.
 _MAX_PROBLEMS = 50
 _MAX_PROBLEM_BYTES = 65_536
 _MAX_GROUPS = 50
@@ -42,14 +42,14 @@ class HealthCriteria:
     """
     The checks to evaluate, and the conditions under which they are healthy.
 
-    Make one with :meth:`of` or :meth:`from_fields`, which check the values.
+    Create criteria with :meth:`of` or :meth:`from_fields`, which check the values.
 
-    :param tenant_id: the tenant whose checks are requested; None: all tenants.
-    :param groups: only checks of these groups, by exact name; None: of all groups.
-    :param components: only checks of these components, by exact name; None: of all components.
-    :param checks: only checks with these names; None: all checks.
-    :param require_results: keys that at least one check must report, and that must be healthy in each report that has
-        them.
+    :param tenant_id: id of the tenant whose checks are requested; None: all tenants.
+    :param groups: exact names of the groups whose checks are evaluated; None: all groups.
+    :param components: exact names of the components whose checks are evaluated; None: all components.
+    :param checks: exact names of the checks that are evaluated; None: all checks.
+    :param require_results: keys, such as currency codes. At least one check must report each key, and every report that
+        has the key must have a healthy result for it.
     :param healthy_statuses: the status words that count as healthy, in lower case.
     :param require_fresh: whether a check must not be past its ``validUntilDate``.
     """
@@ -70,11 +70,11 @@ class HealthCriteria:
     @classmethod
     def of(cls, **given: Any) -> HealthCriteria:
         """
-        Return criteria from parameters with rendered templates.
+        Return criteria from parameters whose templates have been rendered.
 
         The parameters are those of the class. A single name may be given as a string. An empty list is refused, because
-        it is probably a template without a value. It would make the gate weaker (``require_results``), or never let it
-        pass.
+        it probably comes from a template that rendered to nothing. If it were accepted, results would no longer be
+        required (``require_results``), or no check would be selected.
 
         :raises CustodyConfigurationError: if a parameter is malformed; ``setting`` names it.
         """
@@ -99,9 +99,7 @@ class HealthCriteria:
     @classmethod
     def from_fields(cls, given: object) -> HealthCriteria:
         """
-        Return the criteria of an operator, sensor or trigger.
-
-        Its fields have the names of the parameters.
+        Return the criteria of an operator, sensor or trigger, whose fields have the names of the parameters.
         """
         return cls.of(**{each.name: getattr(given, each.name) for each in fields(cls)})
 
@@ -112,8 +110,9 @@ class Problem:
     A reason why the service does not count as healthy.
 
     :param reason: the reason, as text.
-    :param check: the check that it is about; None: the listing as a whole.
-    :param missing: a criterion, and the name in it that the listing lacks; None: there is another reason.
+    :param check: the check with the problem; None: the problem is about the listing as a whole.
+    :param missing: if the listing lacks a name of the criteria: the criterion and the name. None: there is another
+        reason.
     """
 
     reason: str
@@ -197,7 +196,7 @@ class HealthVerdict:
     :param fetched_at: time of fetching the listing.
     :param total: the number of checks that were evaluated.
     :param unhealthy: the number of evaluated checks that are not healthy.
-    :param groups: both numbers for each group.
+    :param groups: the same two numbers for each group, by its name.
     :param problems: all problems.
     :param oldest_update: time of the last run of the check that ran longest ago; None: unknown, because a time is
         missing or unreadable, or there are no checks.
@@ -221,14 +220,14 @@ class HealthVerdict:
 
     @property
     def missing(self) -> frozenset[tuple[str, str]]:
-        """The required names that the listing lacks, with their criterion."""
+        """The names of the criteria that the listing lacks, each with its criterion."""
         return frozenset(problem.missing for problem in self.problems if problem.missing is not None)
 
     def wrong_names(self, named: Callable[[str], str] = repr) -> CustodyRequestError:
         """
-        Return the error for criteria with names that are not listed.
+        Return the error for criteria with names that the service does not list.
 
-        The error is about the parameter, and not about the service's health.
+        The error blames the parameter, and not the service's health.
 
         :param named: returns the name of a criterion for the user. Default: the name in quotation marks.
         """
@@ -296,7 +295,7 @@ class HealthVerdict:
             return f"the {number}selected {'check is' if self.total == 1 else 'checks are'} healthy"
         if self.healthy:
             return f"the service is healthy: {count_of(self.total, self.total, 'check')} healthy"
-        # If no check is unhealthy, the listing as a whole is the reason, so omit the number.
+        # If no check is unhealthy, the problem is about the listing as a whole, so omit the number.
         counts = f" ({self.unhealthy} of {count(self.total, f'{selected}check')} unhealthy)" if self.unhealthy else ""
         return f"the service is not healthy{counts}"
 
@@ -326,12 +325,10 @@ class HealthVerdict:
 
 class HealthWait:
     """
-    A wait until the service is healthy.
+    A wait until the service is healthy, in a worker or in the triggerer.
 
-    It runs in a worker or in the triggerer.
-
-    It fails when a name in the criteria is missing from two listings in a row. If a name is missing once, the service
-    may just be starting.
+    The wait fails if a name in the criteria is missing from two listings in a row. One listing is not enough, because
+    the service may just be starting.
 
     :param criteria: which checks are evaluated and what makes them healthy.
     """
@@ -368,14 +365,14 @@ def judge(checks: HealthListing, criteria: HealthCriteria, now: datetime | None 
 
     :param checks: the listing.
     :param criteria: which checks are evaluated and what makes them healthy.
-    :param now: time of fetching the listing, aware; None (default): now. If the service's clock is ahead, its time is
-        used, so that a slow local clock does not accept expired checks.
+    :param now: time of fetching the listing, with a time zone; None (default): now. If the service's clock is ahead,
+        its time is used instead, so that expired checks are not accepted because the local clock is behind.
     :return: the verdict.
     """
     now = now or datetime.now(timezone.utc)
     if checks.date is not None:
         now = max(now, checks.date)
-    # Cache the result, because a few words are repeated for all checks.
+    # Cache the comparison, because thousands of checks have the same few words.
     is_healthy = cache(lambda word: ascii_lower(word) in criteria.healthy_statuses)
     selected = _select(checks, criteria)
     groups: dict[str, GroupCount] = defaultdict(GroupCount)
@@ -388,7 +385,7 @@ def judge(checks: HealthListing, criteria: HealthCriteria, now: datetime | None 
             problems.append(Problem("; ".join(reasons), check))
     # Problems of the listing as a whole come first, because they explain the other problems.
     listing = _problems_of_listing(checks, selected, criteria, is_complete=not problems)
-    # None if a time is unknown, because that check may be the oldest.
+    # If the time of a check is unknown, that check may be the oldest, so the oldest time is unknown, too.
     updates = {parse_timestamp(text) for text in {check.wire.get("lastUpdateDate") for check in selected}}
     oldest = None if None in updates else min(filter(None, updates), default=None)
     return HealthVerdict(
@@ -407,9 +404,9 @@ def _check_faults(
     check: HealthCheck, criteria: HealthCriteria, now: datetime, is_healthy: Callable[[str], bool]
 ) -> list[str]:
     """
-    Return why a check is not healthy.
+    Return why a check is not healthy; empty if it is healthy.
 
-    It reads the data as received, because it runs for each of ten thousand checks.
+    For speed, the data is read as received, because a listing may have ten thousand checks.
     """
     if not check.is_readable:
         return ["the group could not be read: it has no 'healthChecks'"]
@@ -428,9 +425,7 @@ def _check_faults(
 
 def _status_faults(wire: WireHealthCheck, is_healthy: Callable[[str], bool]) -> list[str]:
     """
-    Return the faults in a check's status words.
-
-    Its report has a status too.
+    Return the faults in the two status words of a check: its own, and its report's.
     """
     faults = []
     status, report = wire.get("status"), wire.get("report")
@@ -461,7 +456,7 @@ def _report_text_faults(report: WireHealthReport, *, is_healthy_so_far: bool) ->
 def _result_faults(
     results: Mapping[str, str | None], criteria: HealthCriteria, is_healthy: Callable[[str], bool]
 ) -> list[str]:
-    """Return the required results of a check that are not healthy."""
+    """Return a fault for each required result of a check that is not healthy."""
     faults = []
     for key in criteria.require_results or ():
         if key not in results:
@@ -489,7 +484,7 @@ def _place_faults(check: HealthCheck, criteria: HealthCriteria) -> list[str]:
     if criteria.tenant_id is not None and wire.get("tenantId") not in (None, criteria.tenant_id):
         faults.append(f"it does not belong to the requested tenant {criteria.tenant_id}")
     if wire.get("group") not in (None, check.listed_under):
-        faults.append(f"its own group is {sanitize(wire['group'], 60)!r}, but it is listed under another")
+        faults.append(f"its own group is {sanitize(wire['group'], 60)!r}, but it is listed under another group")
     return faults
 
 
@@ -510,7 +505,8 @@ def _select(
         wanted: tuple[str, ...] | None = getattr(criteria, setting)
         if wanted is not None and setting != without:
             names = frozenset(wanted)
-            # An unreadable check stands for its group. Its other names are unknown, so it passes their filters.
+            # An unreadable check stands for its whole group. Its component and name are unknown, so it passes the
+            # filters for these.
             any_name = setting != "groups"
             checks = [each for each in checks if name_of(each) in names or (any_name and not each.is_readable)]
     return checks
@@ -525,12 +521,13 @@ def _problems_of_listing(
     :param checks: the listing.
     :param selected: the checks that the criteria select.
     :param criteria: the criteria.
-    :param is_complete: whether all selected checks are healthy, so that they report all their results.
+    :param is_complete: whether all selected checks are healthy, so that all results must be there.
     """
     if not checks:
         of_tenant = f" of tenant {sanitize(criteria.tenant_id, 20)}" if criteria.tenant_id else ""
         return [Problem(f"the service lists no health checks{of_tenant}")]
-    # A name that does not exist at all explains why the other filters select nothing.
+    # Look first for names that do not exist at all, because such a name explains why the filters together select
+    # nothing.
     problems = _missing_names(checks, checks, criteria, "exists")
     if not problems:
         problems = _missing_names(checks, selected, criteria, "matches the other filters")
@@ -550,7 +547,7 @@ def _missing_names(
     :param checks: the listing.
     :param searched: the checks to search for the names.
     :param criteria: the criteria with the filters.
-    :param predicate: end of the sentence ``no check named ...``.
+    :param predicate: the end of the sentence that begins with ``no check named ...``.
     """
     problems: list[Problem] = []
     for setting, (kind, name_of) in _FILTERS.items():
@@ -572,7 +569,8 @@ def _missing_results(selected: Sequence[HealthCheck], required: Sequence[str], *
     problems = list(_missing("require_results", absent, "no check reports a result for {}", reported))
     if is_complete:
         return problems
-    # An unhealthy check may not report its results, so a missing result does not prove that the name is wrong.
+    # If a check is unhealthy, it may not report its results. A missing result then does not prove that the name is
+    # wrong.
     return [Problem(each.reason) for each in problems]
 
 

@@ -1,7 +1,5 @@
 """
-The errors for requests without a response.
-
-The cause is the network, TLS or the settings.
+Errors for requests that got no response, because of the network, TLS or the settings.
 """
 
 from __future__ import annotations
@@ -33,27 +31,29 @@ NETWORK_ERRORS = (requests.RequestException, HTTPError, OSError, http.client.HTT
 # OpenSSL's reasons for a first record that is not TLS.
 _NOT_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "UNKNOWN_PROTOCOL"})
 _NOT_CONNECTED = (ConnectTimeoutError, NewConnectionError, ssl.SSLCertVerificationError)
-# The resolver's error numbers for a name that does not exist. Its own failure (EAI_AGAIN) has another number.
+# The resolver's error numbers for a name that does not exist. A failure of the resolver itself (EAI_AGAIN) has a
+# different number.
 _NO_SUCH_NAME = {getattr(socket, each, None) for each in ("EAI_NONAME", "EAI_NODATA")}
-_UNKNOWN_CA = "Its CA is not in {bundle}, or the server does not send an intermediate certificate."
-_NO_BUNDLE = "If its CA is private, set {bundle} to the path of its bundle."
+_UNKNOWN_CA = "The certificate's CA is not in {bundle}, or the server does not send an intermediate certificate."
+_NO_BUNDLE = "If the certificate's CA is private, set {bundle} to the path of a CA bundle that contains it."
 _OTHER_CERTIFICATE = "The certificate, or that of its CA, is not valid for this kind of server. Have it reissued."
 # Advice by OpenSSL's error codes for certificates (X509_V_ERR_... in its x509_vfy.h).
 _CERTIFICATE_ADVICE: tuple[tuple[frozenset[int], str], ...] = (
-    # It is for another host name or IP address.
+    # The certificate is for another host name or IP address.
     (
         frozenset({62, 64}),
         "The certificate is for another host, or has no subject alternative name: check {place}.",
     ),
-    # It is not valid yet, or has expired. OpenSSL also verifies the CA's certificate, and Python does not report which
-    # of the two failed.
+    # The certificate is not valid yet, or has expired. OpenSSL also verifies the CA's certificate, and Python does not
+    # report which of the two certificates failed.
     (
         frozenset({9, 10}),
         "Check this machine's clock. If it is right, replace the certificate, or that of its CA in {bundle}.",
     ),
-    # Its issuer is unknown, or another CA has this name. Or the certificate, or the last of its chain, is self-signed.
+    # The certificate's issuer is unknown, or another CA has the issuer's name; or the certificate, or the last one in
+    # its chain, is self-signed.
     (frozenset({2, 7, 18, 19, 20, 21}), "{unknown_ca}"),
-    # The key of the certificate or of its CA is too weak, or a signature's hash is.
+    # The certificate or its CA has a weak key, or is signed with a weak hash.
     (
         frozenset({66, 67, 68}),
         "The certificate, or that of its CA, has a key or a signature that is too weak. Have it reissued, for example "
@@ -63,7 +63,7 @@ _CERTIFICATE_ADVICE: tuple[tuple[frozenset[int], str], ...] = (
     (
         frozenset(range(80, 95)),
         "The certificate, or that of its CA, violates RFC 5280, which Python checks from version 3.13 on. Have it "
-        "reissued. Its CA is not missing from {bundle}.",
+        "reissued. Do not change {bundle}: the CA is not missing from it.",
     ),
 )
 
@@ -74,8 +74,8 @@ class _Kind(NamedTuple):
 
     :param code: the error's code.
     :param retryable: whether another try may help.
-    :param message: the message, with the names of texts in braces.
-    :param advice: the advice, with the same names.
+    :param message: the message, as a format string. Its names are the ``texts`` of :func:`explain_failure`.
+    :param advice: the advice, as a format string with the same names.
     """
 
     code: ErrorCode
@@ -98,7 +98,7 @@ _KINDS = {
         "response-unusable",
         False,
         "{name} sent data that is not HTTP",
-        "Another program listens there, or the port expects TLS. Check {place}.",
+        "Another program listens on this port, or the port expects TLS. Check {place}.",
     ),
     "TLS": _Kind("tls-failed", True, "TLS: {name} cannot be reached: {cause}", "{check} {client_certificate_advice}"),
     "refused by the proxy": _Kind(
@@ -149,7 +149,7 @@ def explain_failure(
     """
     Return the error for a request that failed.
 
-    The error holds no reference to the request object.
+    The error holds no reference to the request object, because that contains secrets.
 
     :param operation: the operation that was called.
     :param settings: the client's settings.
@@ -198,7 +198,8 @@ def explain_failure(
     }
     if sent:
         return operation.after_sending(CustodyConnectionError, message, **facts)
-    # Without an exception, the request's headers may have been sent.
+    # Without an exception, there was an early response. The request's headers may have been sent then, so do not deny
+    # it.
     message = f"{message}; this request was not sent" if chain else message
     return operation.failed(CustodyConnectionError, message, **facts, nothing_sent=True)
 
@@ -231,7 +232,7 @@ def _cause(operation: Operation, auth: Authentication, chain: Sequence[BaseExcep
     """
     Return the reason for a failure, for people; empty if there is no exception.
 
-    It is the operating system's own text, if there is one.
+    The operating system's own text is preferred.
     """
     if not chain:
         return ""
@@ -285,9 +286,7 @@ def _is_unknown_name(exception: BaseException) -> bool:
 
 def _is_before_sending(exception: BaseException) -> bool:
     """
-    Tell whether an exception proves that nothing is sent.
-
-    There was no connection to send anything on.
+    Tell whether an exception proves that nothing was sent, because there was no connection to the service yet.
     """
     is_no_tls = isinstance(exception, ssl.SSLError) and exception.reason in _NOT_TLS
     is_at_proxy = _is_proxys([exception]) or _was_connecting(exception)
@@ -298,8 +297,8 @@ def _was_connecting(exception: BaseException) -> bool:
     """
     Tell whether an exception comes from asking a proxy to connect to the service.
 
-    urllib3 reports a proxy that hangs, or closes the connection, like a service that does. Only the traceback differs:
-    it leads through the function of Python's http.client that sends CONNECT.
+    If a peer hangs or closes the connection, urllib3 raises the same exception for a proxy as for the service. Only the
+    traceback differs: for a proxy, it leads through the function of Python's http.client that sends CONNECT.
     """
     frames = traceback.walk_tb(exception.__traceback__)
     return any(frame.f_code.co_name == "_tunnel" for frame, _ in frames)
@@ -322,11 +321,11 @@ def _certificate_advice(chain: Iterable[BaseException], place: str, settings: Cl
 def _client_certificate_advice(proxy: Proxy | None, settings: ClientSettings) -> str:
     """Return advice about a peer that may require a client certificate."""
     if proxy is not None:
-        return "If it requires a client certificate, use another proxy, because only the service is sent one."
+        return "If the proxy requires a client certificate, use another one: certificates are sent only to the service."
     setting = settings.name("client_cert")
     if settings.client_cert is not None:
-        return f"It may reject the certificate in {setting}."
-    return f"If it requires a client certificate, set its path in {setting}."
+        return f"The service may reject the certificate in {setting}."
+    return f"If the service requires a client certificate, set its path in {setting}."
 
 
 def _with_port(base_url: str) -> str:

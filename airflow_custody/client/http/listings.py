@@ -89,10 +89,10 @@ def read_offset_listing(
 
     :param operation: the listing, for errors.
     :param fetch: fetches the page that begins at an offset.
-    :param limit: the number of rows that each page was requested to have.
+    :param limit: the requested number of rows per page.
     :return: the rows, each once; at the end, the number of hidden rows.
-    :raises CustodyResponseError: if the listing changes while it is read, or its pages are inconsistent (it is
-        retryable then); or if its end is unknown, or it is too long.
+    :raises CustodyResponseError: if the listing changes while it is read, or its pages are inconsistent (a retryable
+        error); or if the end of the listing is unknown, or the listing is too long.
     """
     ids, total = set[str](), 0
     for page in _read_offset_pages(operation, fetch, limit):
@@ -116,10 +116,10 @@ def _read_offset_pages(
     """
     Yield the pages of one reading, each with only its new rows.
 
-    The service may drop rows from a page, and it is not known whether a dropped row keeps its place among the offsets.
-    Therefore each page begins where the rows of the previous page end, minus one row. Of a service whose dropped rows
-    keep their place, this reads some rows again, and misses none. If a page has no place after its first row, all of
-    its other places may be dropped rows, so the next page begins after the places of this page.
+    The service may leave rows out of a page, and it is not known whether a left-out row counts in the offsets.
+    Therefore each page begins at the last row of the previous page, as if left-out rows did not count. If they do
+    count, some rows are read twice, but none is missed. If a page has at most one row, all of its other rows may have
+    been left out, so the next page begins a whole page later.
     """
     # Number of rows in which pages overlap. Pages of one row cannot overlap.
     overlap = 1 if limit > 1 else 0
@@ -167,13 +167,15 @@ def _check_page(
     :raises CustodyResponseError: if it does not (retryable), or if it does not tell whether more rows follow.
     """
     if follows and new[:1] == page.rows[:1]:
-        # Rows moved up. Otherwise, this page begins with a row that was returned before, even if rows are dropped.
+        # Pages overlap by one row. A page that begins with a new row shows that rows have moved up, whether rows are
+        # left out or not.
         raise listing_changed(operation, f"the page at {offset} does not begin with a row of an earlier page")
     if follows and is_full and not new:
-        # The last row of a full page has a place that no earlier page reached.
+        # A full page ends after the end of all earlier pages, so its last row must be new.
         raise listing_changed(operation, f"the page at {offset} is full, but has no new row")
     if page.total is None and is_full:
-        # The service leaves out a total of zero, so it does not count these rows.
+        # The service leaves out a total of zero. Here, a missing total means that the service does not count these
+        # rows, so no total tells where the listing ends.
         why = f"a page has {count(len(page.rows), 'row')} and no total, so whether more rows follow is unknown"
         raise _unreadable(operation, why)
     if page.total is not None and listed > page.total:
@@ -214,14 +216,14 @@ def read_twice(operation: Operation, fetch: Callable[[str | None], CursorPage[Ro
     """
     Read a listing with a cursor, twice, to find changes.
 
-    A listing of one page is read once. Changes during the first reading cause differences in the second. A page is
-    fetched when it is needed.
+    If the listing changes during the first reading, the second reading differs. A listing of one page is read only
+    once. Pages are fetched when they are needed.
 
     :param operation: the listing, for errors.
     :param fetch: fetches the first page (None), or the page that follows the page with this name.
     :return: the rows of the first reading, each once.
-    :raises CustodyResponseError: if the readings differ, a row is repeated, or a page is empty but not the last. It is
-        retryable.
+    :raises CustodyResponseError: if the readings differ, a row is repeated, or a page is empty but not the last. The
+        error is retryable.
     """
     number = 0
     ids: list[str] = []
@@ -246,9 +248,10 @@ def read_journal(operation: Operation, fetch: Callable[[str | None], CursorPage[
     row. This ensures that no row is missed, as long as only the oldest rows are removed.
 
     :param operation: the listing, for errors.
-    :param fetch: as for :func:`read_twice`.
+    :param fetch: same as for :func:`read_twice`.
     :return: the rows, each once.
-    :raises CustodyResponseError: if it begins with another row; or as for :func:`read_twice`. It is retryable.
+    :raises CustodyResponseError: if the listing no longer begins with the same row, a row is repeated, or a page is
+        empty but not the last. The error is retryable.
     """
     firsts: list[list[str]] = []
     for page in _read_pages(operation, fetch):
@@ -285,7 +288,7 @@ def _unique_ids(operation: Operation, rows: list[tuple[str, Row]]) -> set[str]:
     """
     Return the ids of rows.
 
-    :raises CustodyResponseError: if an id is repeated. It is retryable.
+    :raises CustodyResponseError: if an id is repeated. The error is retryable.
     """
     ids = {identifier for identifier, _ in rows}
     if len(ids) < len(rows):

@@ -1,4 +1,4 @@
-"""Responses: status and body become a value or an error."""
+"""Responses of the service: they become a value or an error, by status and body."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ _MEANINGS = {
 }
 _OFFER_ADVICE = {
     "": "",
-    # The advice on the refusal says so.
+    # _NO_ROLE_NAMED, the advice on the refusal, already mentions this.
     "refused, maybe not offered": "",
     "no such object": "It may not exist, or the service may not offer this undocumented operation.",
     "maybe not offered": "The service may not offer this operation: it is not part of its documented interface.",
@@ -119,23 +119,21 @@ _ROLES_REQUIRED = re.compile(r"one of the '([^']*)' role is required")
 _ROLE_NAME = re.compile(r"[a-z]{1,60}")
 _MAX_ROLES = 20
 _ERROR_ID = re.compile(r"[A-Za-z0-9._-]{1,80}")
-# The pattern allows no "<" in the tag, because searching a body with many unclosed tags would take long.
+# The pattern allows no "<" in the tag. Otherwise, searching a body with many unclosed tags would take long.
 _TITLE = re.compile(r"<title[^<>]*>([^<]*)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Observation:
     """
-    An observation of one exchange with the service.
+    An observation of one exchange with the service: the response, its connection and the peer's clock.
 
-    It covers the response, its connection and the peer's clock.
-
-    :param status: the HTTP status of its response; None: there was none.
+    :param status: the HTTP status of the response; None: there was no response.
     :param received_at: time of the response or the failure, by this machine's clock.
     :param date: time of sending by its ``Date`` header; None if missing or unreadable.
-    :param tls_version: the TLS version; empty: there is none, or it is not known.
-    :param certificate_ends: expiry of the peer's certificate; None if it is not known, such as without
-        verification.
+    :param tls_version: the TLS version; empty: the connection has no TLS, or its version is not known.
+    :param certificate_ends: expiry of the peer's certificate; None if it is not known, for example because certificates
+        are not verified.
     :param is_complete: whether the response was read to its end. For an error (400 or above), the status is enough.
         Default True.
     :param operation: name of the operation. Default empty: not known.
@@ -152,9 +150,9 @@ class Observation:
     @classmethod
     def of(cls, response: requests.Response) -> Observation:
         """
-        Return an observation of a response whose body is unread.
+        Return the observation of a response.
 
-        :param response: the response.
+        :param response: the response. Its body must be unread, because reading it may close the connection.
         """
         found = getattr(getattr(response.raw, "connection", None), "sock", None)
         version, ends = "", None
@@ -224,7 +222,7 @@ class Response:
         Whether the body is an error body of the service.
 
         The service has two forms of error bodies, flat and RPC. Both have a numeric ``code`` beside the ``message``; a
-        gateway's body does not. A redirect is never from the service.
+        gateway's body does not. A redirect never comes from the service itself.
         """
         data = self.data
         if self.status < 400 or not isinstance(data, dict):
@@ -253,7 +251,7 @@ class Response:
         """
         Whether there is no body, or an empty object.
 
-        The service leaves out empty values.
+        An empty object says nothing, because the service leaves out empty values.
         """
         return not self.body.strip() or self.data == {}
 
@@ -267,7 +265,7 @@ def _failing_fast(schema: Any) -> Any:
     """
     Return a schema of pydantic whose lists report only their first fault.
 
-    One fault takes about a kilobyte, and only the first fault is used.
+    Each reported fault takes about a kilobyte of memory, but only the first fault is used.
     """
     if isinstance(schema, list):
         return [_failing_fast(each) for each in schema]
@@ -293,8 +291,9 @@ class Reply(Generic[T]):
         Read the body.
 
         :param shape: the ``TypedDict`` or model that the body must fit; unknown fields are ignored. None: the caller
-            checks the body, and must check :attr:`Response.says_error`.
-        :raises CustodyError: according to the status, or if the body is truncated, does not fit or reports a failure.
+            checks the body, including :attr:`Response.says_error`.
+        :raises CustodyError: if the status is not a success (the type of the error depends on the status), or if the
+            body is truncated, does not fit the shape or reports a failure.
         """
         response = self.response
         if not 200 <= response.status < 300:
@@ -345,10 +344,10 @@ class Reply(Generic[T]):
         """
         Refuse a listing without any of these keys.
 
-        An empty object is an empty listing, because the service leaves out empty values. ``{"status": "UP"}`` is from
-        another program.
+        An empty object is an empty listing, because the service leaves out empty values. Any other object without these
+        keys comes from another program, for example ``{"status": "UP"}``.
 
-        :raises CustodyError: if it has none of these keys.
+        :raises CustodyError: if the body is not empty, and has none of these keys.
         """
         if not self.response.data.keys() & set(keys) and self.response.data != {}:
             raise self.unexpected(f"it has no {keys[0]!r}")
@@ -358,7 +357,7 @@ class Reply(Generic[T]):
         Return the rows of a page of a listing, each with its id.
 
         :param key: the key of the rows.
-        :param others: the other keys of a page, of which a page without rows must have one: see
+        :param others: the other keys of a page. A page without rows must have one of them, or be empty: see
             :meth:`require_any_key`.
         :raises CustodyError: if the page has none of these keys, or the id of a row is missing or unusable.
         """
@@ -442,20 +441,20 @@ class Reply(Generic[T]):
         )
 
     def _required_roles(self) -> tuple[str, ...]:
-        """Return the roles of which the user needs one, if the service itself refuses for lack of a role."""
+        """Return the roles of which the user needs one; empty: this is not the service's own refusal about roles."""
         if self.response.status != 403 or not self.response.is_service_error:
             return ()
         return tuple(self.auth.redact(each, 60) for each in parse_required_roles(self.response.data["message"]))
 
     def _offer(self, roles: Sequence[str]) -> str:
         """
-        Return what an error status says about whether the service offers the operation: a key of ``_OFFER_ADVICE``.
+        Return a key of ``_OFFER_ADVICE``: what an error status reveals about whether the service offers the operation.
 
         :param roles: the roles that the service names in its refusal.
         """
         operation, status, own = self.operation, self.response.status, self.response.is_service_error
         if status == 403:
-            # It is a refusal, unless this package can do without the operation.
+            # The 403 is a refusal, unless this package can do without the operation.
             return "refused, maybe not offered" if operation.optional and own and not roles else ""
         if status in NOT_OFFERED_STATUSES and not operation.documented:
             is_about_object = status == 404 and own and operation.names_objects
@@ -487,9 +486,9 @@ class Reply(Generic[T]):
     @property
     def _error_id(self) -> str | None:
         """
-        The id of this one error in the service's error body.
+        The id of this particular error, from the service's error body; None: it has no id.
 
-        It is returned only in a form that is certainly an id, because any response may repeat a secret.
+        Text in any other form than an id's is ignored, because it may repeat a secret.
         """
         details = self.response.data.get("details") if self.response.is_service_error else None
         ids = [each.get("id") for each in details if isinstance(each, dict)] if isinstance(details, list) else []
@@ -505,14 +504,14 @@ class Reply(Generic[T]):
         """
         Describe a body that is not the service's.
 
-        The text has its type, its length and its first words; for a web page, its title.
+        The description has the body's type, length and first words; for a web page, its title.
         """
         response, size = self.response, count(len(self.response.body), "byte")
         if response.body.startswith(codecs.BOM_UTF8):
             size += " starting with a byte order mark, which JSON does not allow"
         if self.operation.confidential:
             return f"{size}, not shown: it may contain a secret"
-        # Decode all of it, because a secret must be redacted before the text is cut.
+        # Decode the whole body, because secrets must be redacted before the text is cut.
         text = response.body.decode("utf-8", "replace")
         if response.content_type.lower().startswith("text/html"):
             # Redact first, because a part of a secret would not be recognized.
@@ -527,8 +526,8 @@ class Reply(Generic[T]):
         """
         Return the message of an error body, and its error code.
 
-        The service has two forms, flat and RPC. A gateway may send anything or nothing: only the first words of
-        another form are quoted. If the operation is confidential, only the service's own refusal may be quoted.
+        The service's error bodies have two forms, flat and RPC. A body of any other form may come from a gateway, so
+        only its first words are quoted. If the operation is confidential, at most the service's own refusal is quoted.
         """
         response, operation = self.response, self.operation
         is_quoted_refusal = operation.quotes_refusals and response.is_service_error and response.status < 500

@@ -44,28 +44,30 @@ class ServiceOperations:
         """
         Carry out a write, and return only if it is confirmed.
 
-        The response confirms it, or reading the object back does.
+        A write is confirmed by its response, or by reading the object back.
 
-        A response confirms it if it is empty, or holds the object in its new state. Any other response may come from a
-        gateway, and so may a refusal that is not the service's own. The service's own 404 to a deletion may mean that
-        the service does not know the operation. Its other refusals may mean that an earlier try succeeded. After such
-        a response, and after an interim one (1xx), the object is read back. If a documented write is answered with JSON
-        of an unknown form, and the service does not offer to read the object back, the write counts as done, because
-        its response is not documented.
+        A response confirms the write if it is empty, or holds the object in its new state. After any other response,
+        the object is read back, for these reasons: any other success, and a refusal without the service's own error
+        body, may come from a gateway; the service's own 404 to a deletion may mean that the service does not know the
+        operation; its other refusals may mean that an earlier try succeeded; and an interim response (1xx) is not
+        final.
+
+        If a documented write is answered with JSON of an unknown form, and the service does not offer to read the
+        object back, the write counts as done, because the form of its response is not documented.
 
         :param operation: the write; doing it twice does no harm.
         :param body: JSON data to send. Default None: no body.
-        :param shows: returns whether a JSON object in the response has the new state; False: it has another state, or
-            is another object; None: it does not say.
-        :param read_back: reads the object. Returns None if it is in its new state, otherwise its state as text. Raises
-            a :class:`CustodyError` if the state is unknown.
+        :param shows: returns whether a JSON object in the response has the new state. False: it has another state, or
+            is another object. None: it does not show its state.
+        :param read_back: reads the object. Returns None if the object is in its new state, otherwise its state as text.
+            Raises a :class:`CustodyError` if the state is unknown.
         :param is_deletion: whether the object must no longer exist. Default False.
-        :param probe: for a documented write: sends a documented read. It shows whether the base URL is right, if every
-            other response could also be due to a wrong base URL. Default None: the write is not documented, and only
-            the forms above confirm it.
+        :param probe: for a documented write: sends a documented read. It is used to check the base URL if all other
+            responses may also be due to a wrong base URL. Default None: the write is not documented, so only its
+            response or reading the object back confirms it.
         :raises CustodyNotFoundError: if the service itself reports that the object does not exist.
-        :raises CustodyResponseError: if the write is not confirmed. It is retryable if the object is in another state,
-            or may become readable later.
+        :raises CustodyResponseError: if the write is not confirmed. The error is retryable if the object is in another
+            state, or may become readable later.
         """
         is_accepted = False
         try:
@@ -96,11 +98,11 @@ class ServiceOperations:
         if is_absent:
             raise doubt
         if unread is None:
-            log.info("%s: not confirmed by the response, but by reading it back.", operation.name)
+            log.info("%s: done. The response did not confirm it, but reading the object back did.", operation.name)
             return
         log.warning(
-            "%s: done, by the status %s of the response. Its body has an unknown form, and the service does not offer "
-            "the listing that could confirm the change.",
+            "%s: counts as done because of the response's status %s. The response's body has an unknown form, and the "
+            "service does not offer the listing that could confirm the change.",
             operation.name,
             doubt.status,
         )
@@ -115,14 +117,14 @@ class ServiceOperations:
         is_absent: bool,
     ) -> CustodyError:
         """
-        Return the error for a write that reading the object back does not confirm.
+        Return the error for a write that is not confirmed by reading the object back.
 
         :param operation: the write.
         :param doubt: the error for its response.
         :param state: the object's state; None: it could not be read.
-        :param unread: the error of reading it back.
-        :param is_absent: whether the service itself reports that the object to delete does not exist. Do not retry
-            then, because the service would respond in the same way again.
+        :param unread: the error of reading the object back; None: it was read.
+        :param is_absent: whether the service itself reports that the object to delete does not exist. The error is not
+            retryable then, because the service would respond in the same way again.
         """
         advice = "The outcome is unknown. It is safe to repeat."
         why, retryable = f"when it was read back, {state}", not is_absent
@@ -141,7 +143,7 @@ class ServiceOperations:
 
 
 def _says_done(response: Response, shows: Callable[[Mapping[str, Any]], bool | None]) -> bool | None:
-    """Tell whether a 2xx response confirms the write; None: it is JSON that says neither yes nor no."""
+    """Tell whether a 2xx response confirms the write; None: it is JSON that does not show the object's state."""
     if response.says_nothing:
         return True
     if response.no_json or response.says_error:
@@ -151,9 +153,9 @@ def _says_done(response: Response, shows: Callable[[Mapping[str, Any]], bool | N
 
 def _is_unreadable(error: CustodyError, probe: Callable[[], object] | None, *, is_absent: bool) -> bool:
     """
-    Tell whether a write counts without reading the object back, because the object cannot be read.
+    Tell whether a write counts as done although the object cannot be read back.
 
-    It counts only if the base URL is right. With a wrong one, every path may be unknown.
+    The write counts only if the base URL is right. With a wrong base URL, the peer may not know any path.
 
     :param error: the error of reading the object back.
     :param probe: sends a documented read; None: the write is not documented, so it does not count.
@@ -177,9 +179,7 @@ def _is_unreadable(error: CustodyError, probe: Callable[[], object] | None, *, i
 
 def _may_be_done(error: CustodyError, *, is_deletion: bool) -> bool:
     """
-    Tell whether a failed write may have been done anyway.
-
-    If so, reading the object may confirm it.
+    Tell whether a failed write may have been done anyway, so that reading the object back may confirm it.
     """
     if error.status is not None and error.status < 200:
         # The response is not final: the service has begun to process the request.
@@ -202,8 +202,8 @@ def _accept_if_done(
 
     :param operation: the write.
     :param refusal: the refusal.
-    :param state: the object's state, if it is not the new one.
-    :param unread: the error of reading it back.
+    :param state: the object's state; None: it is in its new state, or could not be read.
+    :param unread: the error of reading the object back; None: it was read.
     """
     if unread is not None and unread.retryable:
         raise unread
@@ -221,8 +221,8 @@ def shown_object(data: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
     Return the object in the response to a write.
 
     :param data: the response's body.
-    :param keys: keys that may hold the object. Otherwise, the body is the object itself.
-    :return: the first object with an ``id``; empty: there is none.
+    :param keys: keys of the body that may hold the object. The body itself may also be the object.
+    :return: the first of these objects that has an ``id``; empty: there is none.
     """
     candidates = [*(data.get(key) for key in keys), data]
     return next((each for each in candidates if isinstance(each, dict) and each.get("id")), {})

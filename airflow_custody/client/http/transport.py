@@ -53,10 +53,11 @@ Query = Mapping[str, "str | Sequence[str]"]
 _MAX_CONNECTIONS = 32
 # Operations that are safe to repeat are repeated after these statuses.
 _RETRIED_STATUSES = (429, 502, 503, 504)
+# Maximum number of tries of a call in which a step before sending took too long.
 _MAX_LATE = 3
-# In seconds.
+# Maximum delay before a retry, in seconds, unless the service requests a longer one.
 _MAX_BACKOFF = 20.0
-# Number of bytes to read at once. Decompression may make the piece a thousand times as long.
+# Number of bytes to read at once. It is small, because a decompressed piece may be a thousand times as long.
 _PIECE = 16 * 1024
 
 
@@ -81,8 +82,8 @@ class _NotSentError(Exception):
 
     It is not an OSError, because urllib3 ignores some OSErrors and wraps all others.
 
-    :param raised: the exception of ``before_send``; None: a step before sending took too long.
-    :param why: the step that took too long. Default empty: none did.
+    :param raised: the exception that ``before_send`` raised; None: a step before sending took too long.
+    :param why: the step that took too long. Default empty: no step did.
     """
 
     def __init__(self, raised: BaseException | None, why: str = "") -> None:
@@ -140,8 +141,8 @@ class _Adapter(HTTPAdapter):
     """
     The adapter of requests, with one TLS context for all connections.
 
-    The context has the TLS settings. Without it, each new connection would load the CA bundle, which takes longer than
-    the rest of connecting.
+    The context has the client's TLS settings. Without a shared context, each new connection would load the CA bundle,
+    which takes longer than the rest of connecting.
     """
 
     def __init__(self, settings: ClientSettings) -> None:
@@ -189,7 +190,7 @@ class _Session(requests.Session):
     """
     A session that ignores redirects.
 
-    It does not parse their targets, which may be unreadable.
+    It does not even parse the target of a redirect, because requests raises an error for an unreadable one.
     """
 
     def get_redirect_target(self, resp: requests.Response) -> None:
@@ -241,7 +242,8 @@ class Transport:
         """
         Return the session of this process.
 
-        If two processes shared a connection, each would read the other's responses.
+        A forked process gets its own session, because two processes that share a connection would read each other's
+        responses.
         """
         if self._own_session is not None and self._own_session[0] == os.getpid():
             return self._own_session[1]
@@ -288,10 +290,10 @@ class Transport:
             times. Default None.
         :param authenticate: whether to send credentials. Default True.
         :return: the reply.
-        :raises CustodyError: before the request, if signing in fails, or if the token has expired. After that, with
-            ``nothing_sent`` if sending the body had not begun, whatever the failure. Otherwise, if the operation may
-            not be repeated, it is a :class:`CustodyOutcomeUnknownError`, except for a redirect and the service's own
-            refusal (``from_service``).
+        :raises CustodyError: if signing in fails, or the token has expired; the request is not sent then. Or if the
+            request fails: if sending its body had not begun, the error has ``nothing_sent``. Otherwise, for an
+            operation that may not be repeated, the error is a :class:`CustodyOutcomeUnknownError`, except for a
+            redirect and for the service's own refusal (``from_service``).
         """
         request = requests.Request(
             operation.method,
@@ -329,7 +331,8 @@ class Transport:
         """
         Renew refused credentials, and tell whether to send the request again.
 
-        A gateway's 401 does not prove that the request was not carried out.
+        An operation that may not be repeated is sent again only after the service's own 401. A gateway's 401 does not
+        prove that the request was not carried out.
         """
         if isinstance(outcome, _Failure) or outcome.status != 401 or not self.auth.renew(prepared):
             return False
@@ -389,7 +392,7 @@ class Transport:
         except Exception as exception:
             chain = list(exception_chain(exception, earlier))
         except BaseException as exception:
-            # Such as Airflow's time-out of a task.
+            # For example, Airflow's time-out of a task.
             ended = exception
         finally:
             _calling.reset(token)
@@ -404,7 +407,8 @@ class Transport:
             why = f"{not_sent}, {_MAX_LATE} times in a row; this request was not sent"
             error = operation.failed(CustodyError, why, code="task-stopped", retryable=True, nothing_sent=True)
             return _Failure(error, may_retry=True, is_late=True)
-        # A request cannot be carried out without its body, so any received data is not its response.
+        # The service cannot carry out a request without its body. If the body was not sent, anything received is not
+        # the response to this request.
         sent = prepared.body.was_read if isinstance(prepared.body, _Body) else None
         if response is None or sent is False:
             return self._failure(operation, chain, sent=sent)
@@ -421,14 +425,14 @@ class Transport:
     def _failure(self, operation: Operation, chain: Sequence[BaseException], *, sent: bool | None) -> _Failure:
         error = explain_failure(operation, self.settings, self.auth, chain, sent=sent)
         is_safe = error.nothing_sent or operation.is_retried
-        # Do not repeat a request that a proxy refused, because the account there may get locked.
+        # Do not repeat a request that a proxy refused, because the proxy may lock the account.
         return _Failure(error, is_safe and error.retryable and not is_proxy_refusal(chain))
 
     def _tell(self, operation: Operation, seen: Observation | None, *, is_complete: bool) -> None:
         """
         Notify the observers of an exchange.
 
-        An observer's error is logged, because the outcome must not be lost.
+        An observer's error is only logged, so that the outcome of the exchange is not lost.
         """
         seen = seen or Observation(None)
         is_error = seen.status is not None and seen.status >= 400
@@ -474,13 +478,13 @@ def _read_response(operation: Operation, received: requests.Response, settings: 
     :param received: the response, whose body is unread.
     :param settings: the client's settings: ``timeout`` and ``max_response_bytes``.
     :raises CustodyError: if the body is too large.
-    :raises OSError: or another network error, if a success is not complete when the time is over.
+    :raises OSError: (or another network error) if the body of a success is not complete within the time limit.
     """
     status, headers, limit = received.status_code, received.headers, settings.max_response_bytes
     deadline = time.monotonic() + settings.timeout
     body, truncated = bytearray(), None
     try:
-        # An interim response has no body, and the stream does not end after it.
+        # Do not read after an interim response: it has no body, and the stream does not end after it.
         for piece in _decoded_pieces(received) if status >= 200 else ():
             body += piece
             # Count the bytes as received too, because compressed data may decode to nothing.
@@ -500,7 +504,7 @@ def _read_response(operation: Operation, received: requests.Response, settings: 
             raise
         # The status of an error is enough, even if its body is not complete.
         truncated = "its body ends early"
-    # http.client accepts the end of the stream as the end of the headers.
+    # If the stream ends within the headers, http.client takes that for the end of the headers.
     is_framed = status == 204 or "Content-Length" in headers or "Transfer-Encoding" in headers
     if not (truncated or body or is_framed):
         truncated = "its body or its headers end early"
@@ -521,7 +525,7 @@ def _read_response(operation: Operation, received: requests.Response, settings: 
 
 
 def _read_data(body: bytes, limit: int) -> tuple[Any, str]:
-    """Return a body as JSON data, and the reason why it is unusable; empty if it is usable."""
+    """Return a body as JSON data, and the reason why the body is unusable (empty: it is usable)."""
     try:
         return read_json(body, limit), ""
     except UnusableJsonError as error:
@@ -534,13 +538,13 @@ def _decoded_pieces(received: requests.Response) -> Iterator[bytes]:
     """
     Yield the body, decompressed, in a piece for each read.
 
-    A piece is empty if the data read so far decodes to nothing. urllib3 would not return then, but read on for as long
-    as the server sends such data.
+    A piece is empty if its data decodes to nothing. urllib3's own decoding is not used, because it would read on for as
+    long as the server sends such data, and the caller could not check its deadline.
 
     :raises zlib.error: if the compressed data is damaged, or not complete.
     """
     is_compressed = received.headers.get("Content-Encoding", "").strip().lower() in ("gzip", "x-gzip", "deflate")
-    # The sum makes zlib detect the format.
+    # Adding 32 makes zlib detect the format.
     decompressor = zlib.decompressobj(32 + zlib.MAX_WBITS)
     while piece := received.raw.read1(_PIECE, decode_content=False):
         yield decompressor.decompress(piece) if is_compressed else piece

@@ -32,8 +32,9 @@ class RulesOperations(ServiceOperations):
         """
         Get the rules in force: ``GET /rules`` (undocumented).
 
-        They are not verified. :meth:`~airflow_custody.client.verification.verifier.Verifier.verify_rules` verifies that
-        the pinned super-administrators have signed them.
+        This method does not verify the rules.
+        :meth:`~airflow_custody.client.verification.verifier.Verifier.verify_rules` verifies that the
+        super-administrators whose keys are pinned have signed them.
 
         :return: ``rulesContainer``, ``rulesSignatures``, ``locked``, ``creationDate`` and ``updateDate``, as far as
             the service returns them.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PemSigner", "Signer", "raw_signature"]
 
-# Permanent errors of reading a key.
+# Errors of reading a key that a retry does not overcome.
 _LASTING = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError, UnsuitableFileError)
 
 
@@ -30,21 +30,21 @@ class Signer(Protocol):
 
     Implement it for a KMS or an HSM.
 
-    If a signer also has a method ``check()``, it is called before anything is read or sent, and raises
-    :class:`CustodyConfigurationError` if its key cannot be used.
+    A signer may also have a method ``check()``. It is called before anything is read or sent, and must raise
+    :class:`CustodyConfigurationError` if the key cannot be used.
 
-    If it has ``public_key``, a method or an attribute with the public key in PEM or DER, each signature is verified
-    before it is sent. Afterwards, the key identifies this signature at the service, whatever user name the service
-    reports for it.
+    A signer may also have ``public_key``, a method or an attribute with the public key in PEM or DER. Each signature is
+    then verified with it before it is sent. Later, the signature is recognized at the service by this key, whatever
+    user name the service reports for it.
 
-    Only the type of a signer's exception is reported, because its text may hold a secret. The failure is retryable,
-    unless the type means a mistake in the code, such as :class:`TypeError`. A :class:`CustodyError` is raised
-    unchanged.
+    If a signer raises an exception, only the exception's type is reported, because its text may contain a secret. The
+    failure is retryable, unless the type indicates a mistake in the code, such as :class:`TypeError`. A
+    :class:`CustodyError` is raised unchanged.
     """
 
     @property
     def name(self) -> str:
-        """The name of the key in the log; never the key."""
+        """The name of the key in the log; never the key itself."""
 
     def sign(self, message: bytes) -> bytes:
         """
@@ -60,14 +60,14 @@ class NamedSigner:
     A signer with a named key, and its errors.
 
     :param name: the name of the key in the log.
-    :param advice: advice about the place of an unusable key. Default: none.
+    :param advice: advice about where the key is configured, for errors about an unusable key. Default: no advice.
     :raises CustodyConfigurationError: if the name is itself a key.
     """
 
     def __init__(self, name: str, advice: str | None = None) -> None:
         if is_pem(name):
             raise CustodyConfigurationError(
-                "this is the key itself: give the path of its file, or the id of its connection",
+                "this is the key itself: set the path of its file, or the id of its connection",
                 setting="signer",
                 code="signing-failed",
             )
@@ -92,9 +92,7 @@ class NamedSigner:
 
 class PemSigner(NamedSigner):
     """
-    A signer with a private key in PEM.
-
-    The key is loaded on each use, and not kept.
+    A signer with a private key in PEM, which is loaded on each use, and not kept.
 
     :param load: returns the key, ``-----BEGIN ... PRIVATE KEY-----``. Its line ends may be written as two characters,
         ``\\n``. If it raises an :class:`OSError`, the key cannot be read; other exceptions are passed on unchanged.
@@ -127,10 +125,10 @@ class PemSigner(NamedSigner):
 
     def public_key(self) -> EllipticCurvePublicKey:
         """
-        Return the public key, with which signatures are verified. This shows whether the key can be used.
+        Return the public key, with which signatures are verified before they are sent.
 
         :raises CustodyConfigurationError: if the key cannot be loaded, or is not a P-256 key.
-        :raises CustodyError: if it cannot be read now, such as after a time-out.
+        :raises CustodyError: if the key cannot be read now, for example because of a time-out.
         """
         return self._key().public_key()
 
@@ -141,14 +139,14 @@ class PemSigner(NamedSigner):
         :param message: the bytes to hash with SHA-256 and sign.
         :return: 64 bytes ``r || s``.
         :raises CustodyConfigurationError: if the key cannot be loaded, or is not a P-256 key.
-        :raises CustodyError: if it cannot be read now, such as after a time-out.
+        :raises CustodyError: if the key cannot be read now, for example because of a time-out.
         """
         from airflow_custody.client.signers.pem_key import sign_message
 
         return raw_signature(sign_message(self._key(), message))
 
     def _read_key(self) -> tuple[Secret[str | bytes] | SecretStr, SecretStr]:
-        """Return the key in PEM, and its password; empty if it is not encrypted."""
+        """Return the key in PEM, and its password (empty if the key is not encrypted)."""
         from airflow_custody.client.secrets import as_secret
 
         return _wrap(self._load()), as_secret(self._password)
@@ -156,8 +154,8 @@ class PemSigner(NamedSigner):
     def _key(self) -> EllipticCurvePrivateKey:
         from airflow_custody.client.signers.pem_key import PemKeyError, load_private_key
 
-        # All errors are raised outside of "except", because the tracebacks of the caught exceptions lead through
-        # functions with the key.
+        # Raise all errors outside of "except", so that they are not chained to the caught exceptions. The tracebacks of
+        # these lead through functions that have the key in a variable.
         failure: OSError | PemKeyError
         try:
             return load_private_key(*self._read_key())
@@ -165,8 +163,8 @@ class PemSigner(NamedSigner):
             failure = exception
         if isinstance(failure, PemKeyError):
             raise self._unusable(str(failure))
-        # The caller's function may have raised it. Then its text may hold a secret, and its number may not be the
-        # system's.
+        # The OSError may come from the user's `load` function instead of the system. Its text may then contain a
+        # secret, and its number may not be one of the system's error numbers.
         is_system = type(failure).__module__ == "builtins" and failure.errno in tuple(errno.errorcode)
         reason = os.strerror(failure.errno or 0) if is_system else type(failure).__name__
         if isinstance(failure, UnsuitableFileError):
@@ -191,7 +189,7 @@ def raw_signature(der: bytes) -> bytes:
 
     :param der: a P-256 signature in DER.
     :return: 64 bytes: ``r`` and ``s``, 32 each, big-endian.
-    :raises ValueError: if it is not DER, or not of a P-256 key.
+    :raises ValueError: if the signature is not DER, or does not come from a P-256 key.
     """
     from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 

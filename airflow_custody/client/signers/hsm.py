@@ -22,7 +22,7 @@ _P256 = bytes.fromhex("06082a8648ce3d030107")
 _POINT_BYTES = 65
 # The process that initialised each library. A child process cannot use the state it inherits.
 _initialised_by: dict[str, int] = {}
-# The path under which each library was loaded first, by its path without links.
+# The path under which each library was first loaded, by its path with links resolved.
 _paths: dict[str, str] = {}
 
 
@@ -53,14 +53,12 @@ class TokenSession:
 
     def may_be_p256(self, key: Any) -> bool:
         """
-        Tell whether a key is on P-256.
-
-        A key whose curve the HSM does not reveal is accepted.
+        Tell whether a key may be on P-256. If the HSM does not reveal a key's curve, the key is accepted.
         """
         try:
             return bytes(key[Attribute.EC_PARAMS]) == _P256
         except (AttributeSensitive, AttributeTypeInvalid):
-            # Not every HSM reveals the curve of a private key. A signature by a key on another curve is found when the
+            # Not every HSM reveals the curve of a private key. If the key is on another curve, this is found when its
             # signature is checked, before it is sent.
             return True
 
@@ -68,7 +66,7 @@ class TokenSession:
         """
         Return a public key.
 
-        :raises ValueError: if the HSM does not show it as a point of P-256.
+        :raises ValueError: if the HSM does not return the key as a point of P-256.
         """
         point = bytes(key[Attribute.EC_POINT])
         # Some libraries return the bare point, but most return it inside a DER OCTET STRING. The point is at the end.
@@ -87,7 +85,7 @@ def initialised(module: str) -> Any:
         module = _paths.setdefault(os.path.realpath(module), module)
     library = pkcs11.lib(module)
     if _initialised_by.setdefault(module, os.getpid()) != os.getpid():
-        # Some libraries detect a child process themselves, and have nothing to finalize here.
+        # Finalizing may fail, because some libraries detect a child process themselves and have nothing to finalize.
         with suppress(PKCS11Error):
             library.finalize()
         library.initialize()

@@ -1,8 +1,8 @@
 """
 The key behind a signer.
 
-Everything that the signer returns is checked before use. The texts of its exceptions are not quoted, except for a
-:class:`CustodyError`.
+Everything that the signer returns is checked before it is used. The texts of the signer's exceptions are not quoted,
+except for a :class:`CustodyError`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from airflow_custody.client.text import pem_text
 from airflow_custody.client.verification.keys import INTEGER_BYTES, SIGNATURE_BYTES, PublicKey
 
 _T = TypeVar("_T")
-# The order of P-256. The numbers r and s of a signature are smaller.
+# The order of P-256. The numbers r and s of a signature are smaller than the order.
 _ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 # Exceptions that indicate mistakes in a signer's code. Other exceptions may be temporary failures of a KMS.
 _MISTAKES = (ValueError, TypeError, AttributeError, ImportError, LookupError, NotImplementedError)
@@ -35,16 +35,16 @@ _MISTAKES = (ValueError, TypeError, AttributeError, ImportError, LookupError, No
 
 class SigningKey:
     """
-    A signer and its public key; its signatures are checked.
+    A signer and its public key. It checks each signature of the signer.
 
     :param signer: the signer.
-    :raises CustodyConfigurationError: if it cannot sign.
-    :raises CustodyError: if its own check fails.
+    :raises CustodyConfigurationError: if the signer cannot sign.
+    :raises CustodyError: if the signer's own check fails.
     """
 
     def __init__(self, signer: Signer) -> None:
         self._signer = signer
-        #: The name of the key. Until it is known, the signer's type.
+        #: The name of the key; until it is known, the name of the signer's type.
         self.name = type(signer).__name__
         self.name = self._run(self._read_name)
         if (check := self._run(lambda: self._part("check"))) is not None:
@@ -54,13 +54,12 @@ class SigningKey:
 
     def sign(self, message: bytes) -> bytes:
         """
-        Return the signature of a message: 64 bytes ``r || s``.
-
-        It is verified if the public key is known.
+        Return the signature of a message: 64 bytes ``r || s``. If the public key is known, the signature is verified.
 
         :param message: the message to sign.
         :raises CustodyConfigurationError: if the returned signature cannot be used.
-        :raises CustodyError: if the signer failed. It is retryable, unless the cause is a mistake in the signer's code.
+        :raises CustodyError: if the signer failed. The error is retryable, unless the cause is a mistake in the
+            signer's code.
         """
         signature = self._run(lambda: self._signer.sign(message))
         if not isinstance(signature, bytes) or len(signature) != SIGNATURE_BYTES:
@@ -79,7 +78,8 @@ class SigningKey:
 
         All calls of the signer, and all reads of its attributes, go through this method.
 
-        :raises CustodyError: if it fails. The text of another exception is not included.
+        :raises CustodyError: if the code fails. The text of any other exception than a :class:`CustodyError` is not
+            included.
         """
         try:
             return part()
@@ -87,21 +87,21 @@ class SigningKey:
             raise
         except Exception as exception:
             failure = exception
-        # Raised outside of "except", so that the exception is not chained. An OSError is never a mistake, even if it is
-        # also a ValueError, such as for an unreadable certificate or response.
+        # Raise outside of "except", so that the exception is not chained. An OSError is never a mistake in the code,
+        # even if it is also a ValueError, as for an unreadable certificate or response.
         is_mistake = isinstance(failure, _MISTAKES) and not isinstance(failure, OSError)
         raise (CustodyConfigurationError if is_mistake else CustodyError)(
             f"the signer {self.name!r} failed: {type(failure).__name__}; its signature was not sent",
-            advice="Its error text is not quoted, because it may contain a secret. See the signer's own log.",
+            advice="The signer's error text is not quoted, because it may contain a secret. See the signer's own log.",
             code="signing-failed",
             retryable=not is_mistake,
         )
 
     def _part(self, name: str) -> Any:
         """
-        Return an attribute of the signer; None if it has none.
+        Return an attribute of the signer; None if the signer does not have it.
 
-        A property that raises an exception does not count as missing.
+        If the attribute is a property that raises an exception, the exception is passed on.
         """
         try:
             return getattr(self._signer, name)
@@ -114,15 +114,14 @@ class SigningKey:
         name = self._part("name")
         if not isinstance(name, str) or not name or not callable(self._part("sign")):
             raise _unusable(
-                f"the signer must have a 'name' and a method 'sign'; this is of type {self.name}; nothing was signed"
+                f"a signer must have a 'name' and a method 'sign', unlike this {self.name}; nothing was signed"
             )
         return name
 
     def _read_public_key(self) -> PublicKey | None:
         """
-        Return the signer's public key.
-
-        It may be PEM, DER, or a key of the library ``cryptography``.
+        Return the signer's public key, which the signer may return as PEM, DER, or a key of the library
+        ``cryptography``.
         """
         key = self._part("public_key")
         if callable(key):

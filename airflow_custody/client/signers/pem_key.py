@@ -21,7 +21,7 @@ class PemKeyError(ValueError):
     """
     Raised when a text is not a private key on P-256.
 
-    The message gives the reason, and quotes nothing of the text.
+    The message gives the reason, but does not quote any part of the text.
     """
 
 

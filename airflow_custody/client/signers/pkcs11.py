@@ -28,12 +28,12 @@ _REASONS = {
     "PinExpired": "the PIN has expired",
     "PinLocked": "the HSM has locked the PIN after failed attempts",
     "UserPinNotInitialized": "the token has no PIN yet",
-    "MultipleTokensReturned": "several tokens have this label; give each a label of its own",
+    "MultipleTokensReturned": "several tokens have this label; give each token a label of its own",
     "MechanismInvalid": "the HSM does not offer CKM_ECDSA",
     "KeyTypeInconsistent": "the key cannot sign with CKM_ECDSA",
 }
-# A login applies to the whole process, so two threads would log each other out. Each process has its own lock, because
-# a forked process could inherit a lock that is held.
+# Locks that let only one thread at a time use a library, because a login applies to the whole process, so two threads
+# would log each other out. Each process has its own lock, because a forked process could inherit a lock that is held.
 _locks: dict[int, threading.Lock] = {}
 
 
@@ -42,7 +42,8 @@ class Pkcs11Key:
     """
     The place of a key, and the PIN to use it.
 
-    :param module: the path of the HSM's PKCS#11 library on the worker, or a name that the system's loader finds.
+    :param module: the path of the HSM's PKCS#11 library on the worker, or a name under which the system's loader finds
+        it.
     :param token: the label of the token.
     :param key: the label of the key pair.
     :param pin: the user PIN of the token.
@@ -56,9 +57,7 @@ class Pkcs11Key:
 
 class Pkcs11Signer(NamedSigner):
     """
-    A signer with a P-256 key in an HSM, through PKCS#11.
-
-    The key never leaves the HSM.
+    A signer with a P-256 key in an HSM, through PKCS#11. The key never leaves the HSM.
 
     The library is loaded and initialised in the process that signs, and again in each child process. Each use opens a
     session, logs in with the PIN, and closes the session. Messages are hashed here and signed with ``CKM_ECDSA``,
@@ -93,11 +92,9 @@ class Pkcs11Signer(NamedSigner):
 
     def public_key(self) -> EllipticCurvePublicKey | None:
         """
-        Return the public key, which verifies signatures.
+        Return the public key, with which signatures are verified; None if the token does not have it.
 
-        None if the token does not have it.
-
-        :raises CustodyConfigurationError: if it is not a P-256 key.
+        :raises CustodyConfigurationError: if the key is not a P-256 key.
         :raises CustodyError: if the HSM is unavailable.
         """
         with self._session() as token:
@@ -127,7 +124,7 @@ class Pkcs11Signer(NamedSigner):
 
         pin = self._pin()
         pin = pin if isinstance(pin, SecretStr) else SecretStr(pin if isinstance(pin, str) else "")
-        # Files and secrets backends may add a line break.
+        # Remove line breaks from the end, because files and secrets backends may add them.
         return Pkcs11Key(*self._key, SecretStr(pin.get_secret_value().rstrip("\r\n")))
 
     def _private_key(self, token: TokenSession) -> Any:
@@ -140,7 +137,7 @@ class Pkcs11Signer(NamedSigner):
     def _only(self, keys: list[Any]) -> Any:
         """Return the only key of a kind; None if there is none."""
         if len(keys) > 1:
-            raise self._unusable("the token has several keys with this label; give each a label of its own")
+            raise self._unusable("the token has several keys with this label; give each key a label of its own")
         return keys[0] if keys else None
 
     def _check_curve(self, token: TokenSession, key: Any) -> None:
@@ -150,14 +147,14 @@ class Pkcs11Signer(NamedSigner):
     @contextmanager
     def _session(self) -> Iterator[TokenSession]:
         """
-        Open a session that is logged in.
+        Open a session that is logged in, and yield it.
 
-        Yields the session, or raises an error that explains the failure.
+        :raises CustodyError: if this fails; the error explains why.
         """
         try:
             from airflow_custody.client.signers.hsm import PKCS11Error, TokenSession, initialised
         except ImportError:
-            why = "it needs: pip install python-pkcs11"
+            why = "the package python-pkcs11 is missing: pip install python-pkcs11"
             raise self._unusable(why, "package-missing") from None
         where = self._where()
         if not where.pin:
@@ -172,7 +169,8 @@ class Pkcs11Signer(NamedSigner):
             except PKCS11Error as exception:
                 failure = exception
         if failure is not None:
-            # Raised outside of "except" and not chained: the library's own message is included only as sanitized text.
+            # Raise outside of "except" and do not chain, so that the library's own message is included only as
+            # sanitized text.
             raise self._failed(failure, where, is_loaded=is_loaded) from None
 
     def _failed(self, failure: Exception, where: Pkcs11Key, *, is_loaded: bool) -> CustodyError:
@@ -182,11 +180,11 @@ class Pkcs11Signer(NamedSigner):
         if kind == "PKCS11Error":
             detail = sanitize(failure, 160)
             if is_loaded:
-                # A vendor's own error code may mean a rejected PIN, so there is no retry.
+                # An error code of the vendor's own may mean a rejected PIN, so do not retry.
                 return self._unusable(f"the HSM failed with an error unknown to PKCS#11: {detail}")
             module = sanitize(where.module, 200)
             if "already initialized" in detail:
-                why = "this process has already loaded it under another path; use the same path everywhere"
+                why = "this process has already loaded the library under another path; use the same path everywhere"
                 return self._unusable(f"the library {module!r} cannot be used: {why}")
             return self._unusable(f"the library {module!r} cannot be loaded on this machine: {detail}")
         detail = ": ".join(filter(None, (kind, sanitize(failure, 120))))

@@ -100,7 +100,7 @@ class TenantConfig:
 
     :param tenant_id: the tenant's id.
     :param superadmin_minimum: number of super-administrators who must sign the rules; None: not reported. Compare it
-        with the pins. Never take pins from it, because the pins check the service.
+        with the pins. Never copy it into the pins, because the pins are there to check the service.
     :param version: the version of the service.
     :param restricts_sources: whether whitelisted addresses may have restricted sources.
     :param is_mfa_mandatory: whether users must sign in with a second factor.

@@ -8,7 +8,7 @@ from airflow_custody.client.http.service import ServiceOperations
 from airflow_custody.client.tenant.models import Currency, TenantConfig, WireCurrencies, WireTenantConfigResponse
 from airflow_custody.client.text import read_number
 
-# No role is named for these operations.
+# The vendor's publications name no role for these operations.
 LIST_CURRENCIES = Operation("list currencies", "GET", "/currencies", documented=False, optional=True)
 GET_TENANT_CONFIG = Operation("get tenant config", "GET", "/config/tenant", documented=False, optional=True)
 
@@ -32,12 +32,12 @@ class TenantOperations(ServiceOperations):
         """
         Get the tenant's configuration: ``GET /config/tenant`` (undocumented).
 
-        It is not signed. Compare it with pins, but never make pins from it.
+        The configuration is not signed. Compare it with the pins, but never copy pins from it.
 
         :raises CustodyResponseError: if the response does not name the tenant, or a number cannot be read.
         """
         reply = self._transport.call(GET_TENANT_CONFIG, WireTenantConfigResponse)
-        # The published fields do not tell whether they are in an object of their own.
+        # It is not published whether the fields are at the top level or in an object, so accept both.
         config = reply.body.get("config") or reply.body
         if not config.get("tenantId"):
             raise reply.unexpected("it has no 'tenantId'")

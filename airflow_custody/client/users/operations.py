@@ -32,9 +32,9 @@ class UserOperations(ServiceOperations):
         Return the client's user: ``GET /users/me`` (undocumented).
 
         :param check_enforced: whether the service also checks the user against the rules in force. Default False.
-        :return: the fields that the service reports, out of ``id``, ``externalUserId`` (the user's name in signatures),
-            ``tenantId``, ``roles`` and ``status``; with ``check_enforced``, also ``enforcedInRules`` and
-            ``publicKeyEnforcedInRules``: whether user and key are in the rules.
+        :return: those of the fields ``id``, ``externalUserId`` (the user's name in signatures), ``tenantId``, ``roles``
+            and ``status`` that the service reports. With ``check_enforced``, also ``enforcedInRules`` and
+            ``publicKeyEnforcedInRules``: whether the user and the user's key are in the rules.
         """
         query = {"checkEnforcedInRules": "true"} if check_enforced else {}
         reply = self._transport.call(GET_CURRENT_USER, WireUserResponse, query=query)

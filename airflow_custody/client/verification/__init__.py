@@ -18,7 +18,7 @@ _MODULES |= {"VerifiedAddress": "verification.results"}
 
 
 def __getattr__(name: str) -> Any:
-    # Import on first use, like the parent package does.
+    # Import modules on first use, like the parent package.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = _MODULES.get(name, "verification.verifier")

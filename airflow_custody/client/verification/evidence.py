@@ -1,5 +1,5 @@
 """
-Evidence, as a JSON file, for verifying requests without the service.
+Evidence: a JSON file with which requests can be verified again without the service.
 
 This module does not use the network.
 """
@@ -19,9 +19,10 @@ from airflow_custody.client.text import sanitize
 from airflow_custody.client.wire import TypedDict
 
 #: Maximum size in bytes of a file with evidence. A request that is signed in a batch of a hundred takes 9 KB for each
-#: signature, so that 24,000 requests with one signature fit in, or 13,000 with two.
+#: signature, so a file holds 24,000 requests with one signature each, or 13,000 with two.
 MAX_EVIDENCE_BYTES = 256 * 1024 * 1024
-#: How the service lists a request. ``settled``: as neither pending nor rejected. ``absent``: it is not listed.
+#: How the service lists a request. ``settled``: the request is neither pending nor rejected. ``absent``: it is not
+#: listed.
 ListingState = Literal["settled", "pending", "rejected", "absent"]
 
 # The parts of an envelope that verification reads, besides its id and its rules.
@@ -45,9 +46,10 @@ class Evidence(BaseModel):
 
     :param id: its id.
     :param listed: how the service lists the request.
-    :param envelope: its envelope, as in :attr:`WhitelistEnvelope.wire`; in a file, only the parts that verification
-        reads, and without its rules. Default None: the request is not listed, or cannot be read.
-    :param rules: in a file, the index of the request's rules in the file's ``rules``. Default None: it has no rules.
+    :param envelope: its envelope, in the form of :attr:`WhitelistEnvelope.wire`. In a file, it has only the parts that
+        verification reads, and not the rules. Default None: the request is not listed, or cannot be read.
+    :param rules: in a file, the index of the request's rules in the file's ``rules``. Default None: the request has no
+        rules.
     """
 
     model_config = ConfigDict(strict=True, extra="forbid")
@@ -62,7 +64,7 @@ class EvidenceFile(BaseModel):
     """
     The content of a file with evidence.
 
-    :param rules: the rules of the requests: containers with their signatures, each only once.
+    :param rules: the rules of the requests, with their signatures. Equal rules are kept only once.
     :param rules_in_force: the rules in force, if pending requests were verified with them.
     :param rows: the requests.
     :param hidden: number of requests that the service counted but did not return. Default 0.
@@ -130,14 +132,14 @@ def parse_evidence(data: bytes, name: str) -> tuple[EvidenceFile, str]:
     :param data: the content of a file that ``CustodyVerifyWhitelistOperator`` has written, or that
         ``custody whitelist verify --evidence -o json`` has printed.
     :param name: the file's name, for messages.
-    :return: its evidence, with the id and the rules added to the envelope of each row; and the file's SHA-256, in hex.
+    :return: the evidence, with the id and the rules added to the envelope of each row; and the file's SHA-256, in hex.
     :raises CustodyRequestError: if the data is not such a file.
     """
     found = _decode(data, name)
     if any(row.rules is not None and row.rules >= len(found.rules) for row in found.rows):
         raise evidence_error(name, "refers to rules that it does not contain")
     if len({row.id for row in found.rows}) != len(found.rows):
-        raise evidence_error(name, "has the evidence of a request twice")
+        raise evidence_error(name, "contains the same request twice")
     for row in found.rows:
         if row.envelope is not None:
             own = {} if row.rules is None else found.rules[row.rules]
@@ -163,6 +165,6 @@ def _decode(data: bytes, name: str) -> EvidenceFile:
 def evidence_error(name: str, why: str, *, retryable: bool = False) -> CustodyRequestError:
     """Return the error about a file that cannot be used as evidence."""
     advice = (
-        "Give a file that CustodyVerifyWhitelistOperator or 'custody whitelist verify --evidence -o json' has written."
+        "Use a file that CustodyVerifyWhitelistOperator or 'custody whitelist verify --evidence -o json' has written."
     )
     return CustodyRequestError(f"{sanitize(name, 200)} {why}", advice=advice, code="file-wrong", retryable=retryable)

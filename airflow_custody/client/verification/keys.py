@@ -24,7 +24,7 @@ from airflow_custody.client.verification.results import RefusalError
 MAX_KEYS = 100
 INTEGER_BYTES = 32
 SIGNATURE_BYTES = 2 * INTEGER_BYTES
-#: Maximum number of signatures of a request; more are refused unread.
+#: Maximum number of signatures of a request. A request with more signatures is refused, and they are not read.
 MAX_ENTRIES = 200
 #: Maximum number of hashes that one signature covers. A signature over more hashes does not count.
 MAX_HASHES = 10_000
@@ -45,18 +45,18 @@ class KeyTextError(ValueError):
     """
     Raised when a public key cannot be read.
 
-    The message gives the reason, and quotes nothing of the text or DER.
+    The message gives the reason, but does not quote any part of the text or DER.
     """
 
 
 @dataclass(frozen=True)
 class PublicKey:
     """
-    A P-256 public key, with which signatures are verified.
+    A public key on the curve P-256. It verifies signatures.
 
     Two keys are equal if their points are equal.
 
-    :param point: 64 bytes: the coordinates ``x`` and ``y``, 32 each, big-endian.
+    :param point: 64 bytes: the coordinates ``x`` and ``y``, 32 bytes each, big-endian.
     """
 
     point: bytes
@@ -82,21 +82,19 @@ class PublicKey:
 
     @property
     def der(self) -> bytes:
-        """Its SubjectPublicKeyInfo."""
+        """The key's SubjectPublicKeyInfo in DER."""
         return _library_key(self.point).public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
 
     @property
     def pem(self) -> str:
         """
-        Its SubjectPublicKeyInfo in PEM.
-
-        Lines have 64 characters, and there is a final line end.
+        The key's SubjectPublicKeyInfo in PEM, in lines of 64 characters, with a final line end.
         """
         return _library_key(self.point).public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
 
     @cached_property
     def fingerprint(self) -> str:
-        """The SHA-256 of its SubjectPublicKeyInfo, in hex."""
+        """The SHA-256 of the key's SubjectPublicKeyInfo, in hex."""
         return hashlib.sha256(self.der).hexdigest()
 
     def verifies(self, signature: bytes, message: bytes) -> bool:
@@ -139,10 +137,10 @@ def _library_key(point: bytes) -> EllipticCurvePublicKey:
 
 def read_public_keys(text: str) -> Iterator[PublicKey]:
     """
-    Read the keys of a text in PEM.
+    Read the public keys in a PEM text.
 
-    Line ends may be of any kind. They may also be missing, because fields of forms remove them. Lines that begin with
-    ``#`` are comments.
+    Line ends may be of any kind. They may also be missing, because the fields of web forms remove them. Lines that
+    begin with ``#`` are comments.
 
     :param text: PEM.
     :raises KeyTextError: if there is no key, a key cannot be used, or there is other content.
@@ -164,10 +162,10 @@ def _find_bodies(text: str) -> list[str]:
     """
     Return the base64 of each key in a text.
 
-    Raises if there is no key, or any other content.
+    :raises KeyTextError: if the text has no key, or any other content.
     """
     if "PRIVATE KEY" in text:
-        raise KeyTextError("it contains a private key, which is no longer secret; give public keys only")
+        raise KeyTextError("it contains a private key, which is no longer secret now; set public keys only")
     without_comments = "\n".join(line for line in re.split("[\r\n]", text) if not line.lstrip().startswith("#"))
     bodies = _BLOCK.findall(without_comments)
     if rest := _BLOCK.sub("", without_comments).strip():
@@ -197,9 +195,7 @@ def _fault_of(text: str) -> str:
 
 def is_bare_base64(text: str) -> bool:
     """
-    Tell whether a text seems to be a key without PEM.
-
-    The key may be public or private. PEM header and footer are missing.
+    Tell whether a text seems to be a public or private key without PEM header and footer.
     """
     return _BARE.fullmatch(text) is not None
 
@@ -209,8 +205,8 @@ def read_keys(pems: Mapping[str, str], limit: int) -> dict[str, PublicKey | None
     Read the keys of users.
 
     :param pems: each user's key in PEM.
-    :param limit: maximum length of a PEM text. A longer text is not read.
-    :return: the keys, by user; None for a text without a readable key, or with several keys.
+    :param limit: maximum length of a PEM text. A longer text counts as unreadable.
+    :return: the keys, by user; None for a text that has no readable key, or several keys.
     """
     keys: dict[str, PublicKey | None] = dict.fromkeys(pems)
     for user, pem in pems.items():
@@ -222,9 +218,7 @@ def read_keys(pems: Mapping[str, str], limit: int) -> dict[str, PublicKey | None
 
 def decode_base64(text: str) -> bytes:
     """
-    Decode base64 strictly.
-
-    Only the canonical text is accepted: the standard alphabet with padding.
+    Decode base64 strictly: accept only the canonical text, in the standard alphabet and with padding.
 
     :param text: the text.
     :raises ValueError: if the text is not canonical base64.
@@ -247,11 +241,11 @@ class UserSignature:
     """
     One signature of a request.
 
-    :param user_id: id of its user, as the service reports it. No signature covers the id.
-    :param signature: its bytes.
+    :param user_id: id of the user, as the service reports it. No signature covers the id, so it may be wrong.
+    :param signature: the signature's bytes.
     :param hashes: the signed hashes, as sent.
-    :param fault: the reason why the signature cannot be used. If there is a reason, the other fields are meaningless.
-        Default empty.
+    :param fault: the reason why the signature cannot be used; the other fields are then meaningless. Default empty: it
+        can be used.
     """
 
     user_id: str = ""
@@ -262,12 +256,10 @@ class UserSignature:
     @cached_property
     def digest(self) -> bytes | None:
         """
-        The SHA-256 of the signed message; None if unusable.
+        The SHA-256 of the signed message, which is the whole list of hashes; None if the message is ambiguous.
 
-        The message is the whole list of hashes.
-
-        The digest is unusable if a member of the list is not a hash: JSON writers escape other texts differently, so
-        the signed message is ambiguous. Omitting the member would change the message.
+        The message is ambiguous if a member of the list is not a hash, because JSON writers differ in how they escape
+        other texts. Such a member cannot be left out, because this would change the message.
         """
         try:
             are_hashes = {*map(len, self.hashes)} == {_HASH_LENGTH} and _HEX.fullmatch("".join(self.hashes))
@@ -278,7 +270,7 @@ class UserSignature:
 
 def read_user_signatures(envelope: Mapping[str, Any]) -> list[UserSignature]:
     """
-    Return the signatures of a request, with faults.
+    Return the signatures of a request. An unusable signature has a ``fault``.
 
     :param envelope: the envelope as received.
     :raises RefusalError: if the signatures cannot be read at all.
@@ -304,7 +296,7 @@ def _read_user_signature(found: object) -> UserSignature:
     if not user_id:
         return UserSignature(fault="it names no user")
     if not isinstance(hashes, list) or len(hashes) > MAX_HASHES:
-        return UserSignature(fault=f"its hashes are not a list, or are more than {MAX_HASHES}")
+        return UserSignature(fault=f"its hashes are not a list, or there are more than {MAX_HASHES}")
     try:
         data = decode_base64(text) if isinstance(text, str) and len(text) == _SIGNATURE_LENGTH else b""
     except ValueError:

@@ -1,4 +1,4 @@
-"""The pins: trusted keys and settings for verification."""
+"""The pins: the keys and settings that verification trusts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from airflow_custody.client.errors import CustodyConfigurationError
 from airflow_custody.client.text import pem_text, sanitize
 from airflow_custody.client.verification.keys import KeyTextError, PublicKey, read_public_keys
 
-# 2009 and 2100 in Unix seconds. Numbers outside this range are mistakes, such as dates without dashes, or
+# The years 2009 and 2100 in Unix seconds. Numbers outside this range are mistakes, such as dates without dashes, or
 # milliseconds.
 _EARLIEST, _LATEST = 1_230_768_000, 4_102_444_800
 
@@ -19,19 +19,19 @@ _EARLIEST, _LATEST = 1_230_768_000, 4_102_444_800
 @dataclass(frozen=True)
 class VerificationPins:
     """
-    The trusted keys and settings.
-
-    They always come from local configuration, never from the service.
+    The keys and settings that verification trusts. They always come from local configuration, never from the service.
 
     :param superadmin_keys: the super-administrators' public keys: PEM texts, each with one or more P-256 keys. No key
         may be repeated.
     :param superadmin_minimum: number of these keys that must have signed the rules: at least one, and at most all.
     :param networks: names of the accepted networks, for all chains. Default None: any network. In this case, if the
         signed text of an address does not name its network, the address must satisfy every rule for its chain.
-    :param allow_legacy_signatures: whether to accept an address that was signed before its text had the keys
-        ``contractType`` or a linked address's ``label``. The verified fields then lack these keys. Default False.
+    :param allow_legacy_signatures: whether to accept an address that was signed before texts had the keys
+        ``contractType`` or a linked address's ``label``. The verified fields of such an address lack these keys.
+        Default False.
     :param rules_not_before: Unix time in seconds, from 2009 to 2100. Older rules, and rules without a date, are
-        refused, because rules stay validly signed forever. Default None: rules of any age are accepted.
+        refused. Otherwise, replaced rules could be used again, because their signatures stay valid forever. Default
+        None: rules of any age are accepted.
     :raises CustodyConfigurationError: if a parameter is missing or wrong; ``setting`` names it.
     """
 

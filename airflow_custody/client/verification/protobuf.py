@@ -1,11 +1,10 @@
 """
 A strict reader of protobuf messages, for the signed rules.
 
-The depth of recursion does not depend on the data, and no value can be read in two ways.
-
-If the wire format allows several readings, this reader refuses the message. It refuses a repeated singular field, a
-known field of another wire type, groups, and numbers that do not fit. It skips unknown fields, because the service may
-add fields to its messages.
+No value can be read in two ways: if the wire format allows several readings, this reader refuses the message. It
+refuses a repeated field that must occur only once, a known field with an unexpected wire type, groups, and numbers that
+do not fit their type. It skips unknown fields, because the service may add fields to its messages. The depth of
+recursion depends only on the expected message, not on the data.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _FIXED_SIZES = {_FIXED64: 8, _FIXED32: 4}
 _VARINT_BYTES = 10
 _LAST_FIELD_NUMBER = (1 << 29) - 1
-# A negative enum value is written with 64 bits. All of its bits above the low 31 are then set.
+# The bits above the low 31 of a negative enum value. It is written with 64 bits, and all of these bits are set.
 _NEGATIVE_ENUM = (1 << 33) - 1
 _NUMBERS = frozenset({"uint32", "uint64", "enum"})
 
@@ -32,8 +31,8 @@ class Field:
 
     :param name: its name.
     :param kind: type of its values.
-    :param repeated: whether it may be repeated. Default False.
-    :param message: the fields of its values, by number, if the values are messages.
+    :param repeated: whether the field may be repeated. Default False.
+    :param message: if the values are messages: the fields of these messages, by number. Default None.
     """
 
     name: str
@@ -57,9 +56,7 @@ def messages(name: str, message: Message) -> Field:
 
 def read_message(data: bytes, message: Message) -> dict[str, Any]:
     """
-    Return the values of a message's fields by name.
-
-    An absent value is 0, empty, or an empty list.
+    Return the values of a message's fields by name. The value of an absent field is 0, empty, or an empty list.
 
     :param data: the message's bytes.
     :param message: its fields, by number.
@@ -94,7 +91,7 @@ def _value(field: Field, wire_type: int, value: Any) -> Any:
         raise RefusalError(f"its field {field.name} has the wire type {wire_type}")
     if field.kind == "uint32" and value >> 32:
         raise RefusalError(f"its field {field.name} is larger than 32 bits")
-    # Refuse a larger number, because other readers keep only its low 32 bits, and may get another value.
+    # Refuse a larger number, because other readers keep only its low 32 bits, and so may read a different value.
     if field.kind == "enum" and value >> 31 not in (0, _NEGATIVE_ENUM):
         raise RefusalError(f"its field {field.name} is not a valid enum value")
     if field.message is not None:
@@ -128,7 +125,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, int, Any]]:
         elif wire_type in _FIXED_SIZES:
             size = _FIXED_SIZES[wire_type]
         else:
-            raise RefusalError(f"a field has the wire type {wire_type}, which is not read")
+            raise RefusalError(f"a field has the wire type {wire_type}, which is not supported")
         if size > len(data) - position:
             raise RefusalError("it ends within a field")
         yield number, wire_type, data[position : position + size]

@@ -1,4 +1,4 @@
-"""The results of verification, and the error when it fails."""
+"""The results of verification, and the exception if it fails."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class RefusalError(Exception):
     Raised when a request, a text or rules cannot be trusted.
 
     :param why: the reason.
-    :param advice: advice about it. Default None: none.
+    :param advice: advice about the reason. Default None: no advice.
     :param code: the code of the resulting error. Default ``not-verified``.
     """
 
@@ -76,11 +76,11 @@ class AppliedRule:
     """
     A rule whose thresholds are reached.
 
-    :param currency: its chain; empty: all chains without their own rule.
-    :param network: its network; empty: all networks.
+    :param currency: the chain that the rule is for; empty: all chains that have no rule of their own.
+    :param network: the network that the rule is for; empty: all networks.
     :param wallet_path: the path of the linked wallet, if the rule has a line for this wallet; None: the rule's own
         thresholds were used.
-    :param path: the groups of a complete path, in which enough users of each group have signed.
+    :param path: the groups of a complete path (see :data:`Path`): enough users of each group have signed.
     """
 
     currency: str
@@ -92,17 +92,17 @@ class AppliedRule:
 @dataclass(frozen=True)
 class VerifiedAddress:
     """
-    An address whose text is proved to be signed.
+    An address that is proved to be whitelisted: enough users have signed its text.
 
-    At some time, enough users have signed the text under rules that super-administrators have signed.
+    They may have signed at any time, under rules that super-administrators have signed.
 
     :param fields: keys and values of the signed text, and nothing else.
     :param legacy: whether a legacy form of the text was signed.
-    :param hash: the hash of the text with exactly these fields, in hex. If some users signed before and some after an
-        upgrade of the service, their signatures cover different forms of the text, and ``fields`` has what all forms
-        have.
-    :param rules: the rules.
-    :param applied: the rules that were applied; there may be several if the text does not name its network.
+    :param hash: the hash of the text with exactly these fields, in hex. If some users signed before an upgrade of the
+        service and some after it, their signatures cover different forms of the text. ``fields`` then has only the
+        fields that all of these forms have.
+    :param rules: the signed rules.
+    :param applied: the single rules that were applied; there may be several if the text does not name its network.
     :param omitted: the keys of the received text that no signature covers, and that ``fields`` lacks. Only for a legacy
         form: ``contractType``, ``linkedInternalAddresses.label``.
     """
@@ -133,11 +133,12 @@ class RequestSignatures:
     The signatures of a request, which may not be complete yet.
 
     :param hash: the hash of its text, in hex.
-    :param rules: the rules that name the valid signers; None: there are no signatures, and no rules.
-    :param user_ids: the users with valid signatures, each once. Only the first of several users with the same key.
+    :param rules: the rules that name the valid signers; None: the request has neither signatures nor rules.
+    :param user_ids: the users with valid signatures, each once. If several users have the same key, only the first of
+        them is listed.
     :param paths: for each path of the rules, its groups with their valid signers. One complete path is enough.
-    :param faults: for each signature, in order, the reason why it is not valid; empty text: it is valid.
-    :param fields: the content of its text, which matches the hash. Default None: not given.
+    :param faults: for each signature, in order, the reason why it is not valid; an empty text means that it is valid.
+    :param fields: the content of the request's text, which matches the hash. Default None: not given.
     """
 
     hash: str

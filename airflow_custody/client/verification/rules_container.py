@@ -1,7 +1,7 @@
 """
-The signed rules: users with keys, groups, and required signers.
+The signed rules: the users with their keys, the groups, and the required signers of each chain.
 
-They are read from protobuf. :func:`choose_rules` returns the rules that apply to an address.
+The rules are read from protobuf. :func:`choose_rules` returns the rules that apply to an address.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from airflow_custody.client.verification.protobuf import Field, Message, message
 from airflow_custody.client.verification.results import RefusalError
 from airflow_custody.client.verification.signed_text import SignedText
 
-#: Maximum size of a container in bytes; a larger one is refused unread.
+#: Maximum size of a container in bytes. A larger container is refused before it is read.
 MAX_CONTAINER_BYTES = 4 * 1024 * 1024
-#: Maximum size in bytes of the signatures of a container; larger ones are refused unread.
+#: Maximum size in bytes of the signatures of a container. Larger signatures are refused before they are read.
 MAX_SIGNATURES_BYTES = 64 * 1024
 #: Maximum number of signatures of a container. It limits the work, because each one is tried with each pinned key.
 MAX_RULES_SIGNATURES = 32
-# A P-256 key in PEM has 178 characters.
+# Maximum length of a user's key. A P-256 key in PEM has 178 characters.
 _MAX_PEM_LENGTH = 1000
 _INTERNAL_WALLET = 1
 
@@ -93,9 +93,9 @@ Path = tuple[Threshold, ...]
 @dataclass(frozen=True)
 class Line:
     """
-    Paths that replace a rule's own paths for a linked wallet.
+    The paths that replace a rule's own paths if a certain wallet is linked to the address.
 
-    :param wallet_path: the wallet's path; empty: the line is not for a wallet.
+    :param wallet_path: the wallet's derivation path; empty: the line is not for a wallet.
     :param paths: the paths; one complete path is enough.
     """
 
@@ -106,12 +106,12 @@ class Line:
 @dataclass(frozen=True)
 class Rule:
     """
-    The required signers for a chain.
+    The required signers for addresses on a chain.
 
-    :param currency: the chain; empty: all chains without their own rule.
-    :param network: its network; empty: any.
+    :param currency: the chain; empty: all chains that have no rule of their own.
+    :param network: the chain's network; empty: any network.
     :param paths: the paths; one complete path is enough.
-    :param lines: lines that replace the paths for an address with one linked wallet.
+    :param lines: paths that replace ``paths`` for an address with a single linked wallet.
     """
 
     currency: str
@@ -126,7 +126,7 @@ class Rule:
         If the rule has a line for the linked wallet, the result is the line's paths and the wallet's path. Otherwise,
         the result is the rule's own paths and None.
 
-        :param wallet_path: the path of the only linked wallet; empty: there is none.
+        :param wallet_path: the path of the address's only linked wallet; empty: there is no such wallet.
         """
         for line in self.lines if wallet_path else ():
             if line.wallet_path == wallet_path:
@@ -139,9 +139,10 @@ class RulesContainer:
     """
     Signed rules.
 
-    :param sha256: the hash of their bytes, in hex.
+    :param sha256: the hash of the rules' bytes, in hex.
     :param timestamp: creation time in Unix seconds; 0: not given.
-    :param users: the users' keys, by the user's id. None: the key cannot be used, which matters only if its user signs.
+    :param users: the users' keys, by the user's id. None: the key cannot be used. This only matters if the user has
+        signed.
     :param groups: the ids of a group's users, by the group's id.
     :param rules: the rules for addresses.
     """
@@ -166,7 +167,7 @@ def read_container(data: bytes) -> RulesContainer:
     Read rules.
 
     :param data: the bytes that super-administrators have signed.
-    :raises RefusalError: if they cannot be read, or could be read in two ways.
+    :raises RefusalError: if the bytes cannot be read, or could be read in two ways.
     """
     found = read_message(data, _CONTAINER)
     return RulesContainer(
@@ -190,16 +191,16 @@ def read_signatures(data: bytes) -> list[bytes]:
     """
     Read the signatures of rules from an envelope.
 
-    The names of their users are not read, because no signature covers them.
+    The users' names in the message are ignored, because no signature covers them.
 
     :param data: the bytes of the message ``UserSignatures``.
-    :raises RefusalError: if they cannot be read.
+    :raises RefusalError: if the message cannot be read.
     """
     return [each["signature"] for each in read_message(data, _SIGNATURES)["signatures"]]
 
 
 def _name_or_all(name: str) -> str:
-    """Return a rule's currency or network; empty: all."""
+    """Return a rule's currency or network; empty if it is the word ``any``."""
     return "" if name.translate(ASCII_LOWER) == "any" else name
 
 
@@ -214,8 +215,8 @@ def _paths(parallel: list[dict[str, Any]]) -> tuple[Path, ...]:
     """
     Return the paths that signatures can complete.
 
-    A path without groups, or with a threshold of 0, is left out: nothing passes by being empty, and a threshold of 0 is
-    a mistake whose intended number is unknown.
+    A path without groups is left out, because otherwise it would be complete without any signature. A path with a
+    threshold of 0 is also left out, because 0 is a mistake, and the intended number is unknown.
     """
     paths = (tuple(Threshold(each["group"], each["minimum"]) for each in path["thresholds"]) for path in parallel)
     return tuple(path for path in paths if path and all(each.minimum for each in path))
@@ -223,9 +224,9 @@ def _paths(parallel: list[dict[str, Any]]) -> tuple[Path, ...]:
 
 def _wallet_path(cells: list[dict[str, Any]]) -> str:
     """
-    Return the wallet path of a line's first cell, or empty.
+    Return the wallet path in the first cell of a line; empty if the first cell is not a wallet.
 
-    All cells must be readable.
+    :raises RefusalError: if any of the cells cannot be read.
     """
     payloads = [read_message(cell["payload"], _CELLS.get(cell["type"], {})) for cell in cells]
     path: str = payloads[0]["path"] if cells and cells[0]["type"] == _INTERNAL_WALLET else ""
@@ -244,18 +245,18 @@ def choose_rules(
     """
     Return the rules that must all be met.
 
-    If only the service reports the network, no signature covers it. The address may then be on another network, so the
-    rules of every possible network must be met.
+    If the signed text does not name the network, no signature covers it, and the service may report a wrong network.
+    Therefore the rules of every possible network must be met.
 
     :param container: the signed rules.
     :param text: the signed text.
     :param network: the network that the text or the service reports; empty: unknown.
-    :param accepted: the networks that are pinned; None: any.
+    :param accepted: the pinned networks; None: any network is accepted.
     :raises RefusalError: if no rule covers the address, or several rules cover the same network.
     """
     currency = text.fields["currency"]
     own, default = container.by_network.get(currency, {}), container.by_network.get("", {})
-    # None stands for a network that no rule names.
+    # None represents all networks that no rule names.
     possible: list[str | None] = [network] if network else []
     if not text.fields.get("network"):
         possible += [*filter(None, (*own, *default)), None] if accepted is None else accepted
@@ -275,9 +276,9 @@ def choose_rules(
 
 def _choose(own: _ByNetwork, default: _ByNetwork, currency: str, network: str | None) -> Rule | None:
     """
-    Return the rule for a chain and a network.
+    Return the rule for a chain and a network; None if no rule covers it.
 
-    A network of None stands for a network that no rule names.
+    A network of None represents all networks that no rule names.
     """
     named = network or ""
     found: Sequence[Rule] = (

@@ -1,7 +1,5 @@
 """
-The rules in force, for pending requests without rules.
-
-They are fetched from the service.
+Fetch the rules in force from the service, to verify pending requests that are returned without rules.
 """
 
 from __future__ import annotations
@@ -20,21 +18,21 @@ if TYPE_CHECKING:
 
 
 _ADVICE = (
-    "Without rules, its signatures cannot be verified. Run 'custody check', and ask the service's operators to return "
-    "the rules with pending requests, or to this user with GET /rules."
+    "Without rules, the request's signatures cannot be verified. Run 'custody check', and ask the service's operators "
+    "to return the rules with pending requests, or to let this user read them with GET /rules."
 )
 
 
 class PendingVerifier(Verifier):
     """
-    A client's verifier, also for pending requests without rules.
+    A client's verifier that can also verify pending requests without rules.
 
-    It is not documented whether pending requests carry rules. The rules in force are fetched at most
-    once, and only if a request needs them. Like any rules, they must be signed by the pinned keys.
+    It is not documented whether the service returns pending requests with rules. If it does not, the rules in force are
+    fetched, at most once, and only if a request needs them. Like any rules, they must be signed by the pinned keys.
 
     :param client: the client.
-    :param verifier: its verifier, whose cache is shared.
-    :param even_unsigned: whether an unsigned request needs the rules, too, because it is about to be signed. Default
+    :param verifier: the client's own verifier, whose cache is shared.
+    :param even_unsigned: whether even an unsigned request needs the rules, because it is about to be signed. Default
         False.
     """
 
@@ -47,9 +45,9 @@ class PendingVerifier(Verifier):
 
     def fetch_for(self, envelopes: Iterable[Mapping[str, Any]]) -> None:
         """
-        Fetch the rules in force, if a request needs them.
+        Fetch the rules in force, if one of the requests needs them.
 
-        After a permanent failure, the verification of each request that needs these rules fails.
+        If this fails permanently, the verification of each request that needs these rules will fail.
 
         :param envelopes: the requests, as received.
         :raises CustodyError: if the rules cannot be fetched now.
@@ -79,13 +77,11 @@ def verifier_for(
     client: CustodyClient, envelopes: Iterable[Mapping[str, Any]] = (), *, even_unsigned: bool = False
 ) -> PendingVerifier | None:
     """
-    Return the verifier for these requests.
-
-    It has the rules in force if a request needs them.
+    Return the verifier for these requests, with the rules in force if a request needs them.
 
     :param client: the client.
-    :param envelopes: the requests, as received. Default: none yet.
-    :param even_unsigned: as for :class:`PendingVerifier`.
+    :param envelopes: the requests, as received. Default: no requests yet.
+    :param even_unsigned: same as for :class:`PendingVerifier`.
     :return: the verifier; None: no keys are pinned.
     :raises CustodyError: if the rules cannot be fetched now.
     """

@@ -1,4 +1,4 @@
-"""The rules in a response: which rules a request refers to, and their verification against the pins."""
+"""The rules in a response: find the rules that a request refers to, and verify them against the pins."""
 
 from __future__ import annotations
 
@@ -25,19 +25,21 @@ from airflow_custody.client.verification.rules_container import (
 #: Maximum seconds that the date of the rules may be ahead of this machine's clock.
 MAX_AHEAD = 300
 
-# Advice for each error.
+# Advice for the errors below.
 _MISSING = (
     "Without rules, no signature can be verified. A request in effect must carry the rules that it was signed under; "
     "for a pending request, the rules in force ('GET /rules') are enough. Ask the service's operators."
 )
-_NOT_NAMED = "It must have them in 'rulesContainers'. If they are missing again, ask the service's operators."
+_NOT_NAMED = (
+    "The response must have these rules in 'rulesContainers'. If they are missing again, ask the service's operators."
+)
 _LABELS = (
     "Each entry of 'rulesContainers' must have its own label: the SHA-256 of its rules in base64. The rules may "
     "have been exchanged. Ask the service's operators."
 )
-#: The reasons for the ``rulesFault`` of a row, which was added when the row was read.
+#: What the words in a row's ``rulesFault`` mean. :func:`add_rules` adds this field when it reads a row.
 _FAULTS = {
-    "wrong label": "the response has the rules that it refers to under a label that does not fit them",
+    "wrong label": "the label that it refers to is not the hash of the rules that have this label in the response",
     "several": "the response has several rules with the label that it refers to",
 }
 COMPARE_PINS = (
@@ -53,14 +55,14 @@ _IN_FUTURE = "Check this machine's clock. Rules with a future date would always 
 
 
 class SignedRules(NamedTuple):
-    """Rules that the pinned keys have signed, with the verification's result."""
+    """Rules that the pinned keys have signed, with the result of their verification."""
 
     container: RulesContainer
     rules: VerifiedRules
 
 
-#: Unverified rules and their signatures. The container is in base64. The signatures are one message in base64, as an
-#: envelope has them, or each of them in base64, as ``GET /rules`` returns them.
+#: Unverified rules and their signatures. The rules are in base64. The signatures are either a single message in base64,
+#: as in an envelope, or each of them is in base64, as in the response of ``GET /rules``.
 UnverifiedRules = tuple[str, str | tuple[str, ...]]
 
 
@@ -71,16 +73,15 @@ def add_rules(rows: Iterable[Any], containers: object, known: dict[str, str]) ->
     """
     Add rules to the rows of a page.
 
-    Equal rules become one object, also across pages.
-
     Instead of repeating rules in each row, a page may have a separate list of rules, each with a label that rows refer
-    to. The label of rules is computed again: see :func:`label_of`. If rules have another label, or several rules have
-    the same label, the rows that refer to this label get a ``rulesFault`` instead of rules, and are not verified. A row
-    whose label is not in the list gets nothing. A row with its own rules keeps them.
+    to. The label of rules is computed again: see :func:`label_of`. If rules have a wrong label, or several rules have
+    the same label, the rows that refer to this label get a ``rulesFault`` instead of rules, and cannot be verified. A
+    row whose label is not in the list gets nothing. A row with its own rules keeps them. To save memory, equal rules
+    become one object, also across pages.
 
-    :param rows: the rows. They are changed.
+    :param rows: the rows, which are changed.
     :param containers: the page's ``rulesContainers``.
-    :param known: the rules of the previous pages, empty at first. It is changed.
+    :param known: the rules of the previous pages, empty at first. The rules of this page are added to it.
     """
     entries: dict[str, dict[str, Any]] = {}
     for each in containers if isinstance(containers, list) else ():
@@ -105,7 +106,7 @@ def add_rules(rows: Iterable[Any], containers: object, known: dict[str, str]) ->
 
 def label_of(container: object) -> str | None:
     """
-    Return the label of rules in a listing: the SHA-256 of their base64 text, not of their bytes, in base64.
+    Return the label of rules in a listing: the SHA-256, in base64, of the rules' base64 text (not of their bytes).
 
     :param container: the rules, as sent; they should be text in base64.
     :return: the label; None if the rules are not text.
@@ -160,13 +161,14 @@ def verify_rules(pins: VerificationPins, verifies: Verifies, text: str, signatur
     :param pins: the trusted keys and settings.
     :param verifies: verifies signatures.
     :param text: the container, in base64.
-    :param signatures: its signatures, like in :data:`UnverifiedRules`.
+    :param signatures: the container's signatures, in one of the two forms in :data:`UnverifiedRules`.
     :raises RefusalError: if too few pinned keys have signed the rules, or their content or date is refused.
     """
     found = _read_signatures(signatures)
     data = _decode(text, "its rules", MAX_CONTAINER_BYTES)
     digest = hashlib.sha256(data).digest()
-    # Count keys, not signatures, because anyone can change a valid signature into another valid signature.
+    # Count keys, not signatures, because anyone can turn a valid ECDSA signature into a second valid one of the same
+    # key.
     signers = [key for key in pins.public_keys if any(verifies(key, each, digest) for each in found)]
     minimum = pins.superadmin_minimum
     if len(signers) < minimum:
@@ -221,7 +223,7 @@ def _date(seconds: int) -> str:
 
 
 def _decode(text: str, what: str, maximum: int) -> bytes:
-    """Decode base64; refuse a text that is too large without reading it."""
+    """Decode base64. Refuse a text that is too large before decoding it."""
     if len(text) > (maximum + 2) // 3 * 4:
         raise RefusalError(f"{what} are larger than {maximum} bytes")
     try:

@@ -1,5 +1,5 @@
 """
-The text of a whitelisting request, which its hash covers.
+The signed text of a whitelisting request: the content that its hash covers.
 
 A text that could be read in two ways is refused.
 """
@@ -21,10 +21,10 @@ from airflow_custody.client.text import escape, sanitize
 from airflow_custody.client.verification.results import RefusalError
 from airflow_custody.client.wire import TypedDict
 
-#: Maximum size of a text in bytes; a larger one is refused unread.
+#: Maximum size of a text in bytes. A larger text is refused before it is read.
 MAX_PAYLOAD_BYTES = 1024 * 1024
-# Usual texts are far below these limits: three levels, twelve keys, and five keys in links. The limits keep messages
-# and work small.
+# These limits keep messages and work small. Usual texts are far below them: they have three levels, twelve keys, and
+# five keys in links.
 _MAX_DEPTH = 16
 _MAX_KEYS = 200
 _STRICT = ConfigDict(strict=True, extra="allow")
@@ -52,9 +52,8 @@ class SignedFields(TypedDict, total=False):
     """
     The fields in the text of an address.
 
-    The required fields are always present, but most of them may be empty.
-
-    Old texts lack ``contractType``; a network, wallets and a participant are left out when empty.
+    The required fields are always present, but most of them may be empty. Old texts lack ``contractType``. The network,
+    the wallets and the participant are left out if they are empty.
     """
 
     __pydantic_config__ = _STRICT  # type: ignore[misc]
@@ -89,8 +88,8 @@ class SignedText:
 
     :param hash: its hash, in hex.
     :param fields: its keys and values.
-    :param legacy: whether it is a legacy form of the received text.
-    :param omitted: the keys of the received text that this form lacks.
+    :param legacy: whether this is a legacy form of the received text.
+    :param omitted: the keys of the received text that this legacy form lacks.
     """
 
     hash: str
@@ -111,11 +110,12 @@ def read_json_object(text: str, hash_: str) -> dict[str, Any]:
     Return the JSON object of a text, verified against its hash.
 
     :param text: the text.
-    :param hash_: the hash that the service gives for it, in hex.
+    :param hash_: the hash of the text that the service returns, in hex.
     :raises RefusalError: if the hash differs, or the text is larger than 1 MiB or not a JSON object. Also if two keys
         are equal or differ only in case, or a known key is written in another case, because the service's own reader
         ignores the case of keys, and uses the last value. Also if the text has a number that is not whole, half of a
-        surrogate pair, too many keys, or is nested too deeply. The error's text continues "its payload ...".
+        surrogate pair, or too many keys, or is nested too deeply. The error's text is the rest of a sentence that
+        begins with "its payload".
     """
     if _hash(text) != hash_:
         raise RefusalError("does not have the hash that the service gives for it")
@@ -127,11 +127,11 @@ def read_signed_text(text: str, hash_: str) -> SignedText:
     Read the text of a whitelisted address.
 
     In addition to the checks of :func:`read_json_object`, the text must have all required keys, with the known types.
-    This matters because users also sign hashes of other kinds of texts.
+    Otherwise, another kind of text whose hash a user has signed could pass as an address.
 
     :param text: the text.
-    :param hash_: the hash that the service gives for it, in hex.
-    :raises RefusalError: like :func:`read_json_object`, and if it does not describe a whitelisted address.
+    :param hash_: the hash of the text that the service returns, in hex.
+    :raises RefusalError: like :func:`read_json_object`, and if the text does not describe a whitelisted address.
     """
     fields = read_json_object(text, hash_)
     check_shape(fields)
@@ -140,16 +140,15 @@ def read_signed_text(text: str, hash_: str) -> SignedText:
 
 def legacy_forms(text: str, received: SignedText) -> Iterator[SignedText]:
     """
-    Yield the legacy forms of a text.
+    Yield the legacy forms of a text: without ``contractType``, without the labels of linked addresses, and without
+    both.
 
-    These are without ``contractType``, without the labels of linked addresses, and without both.
-
-    The text that users signed is restored by changing the received text, with the method of the service's vendor. A
-    change counts only if, read as JSON, it removes these keys and nothing else, because the regular expression could
-    also match a part of a value and remove signed text.
+    Users may have signed a text before these keys existed. That text is restored from the received text by the vendor's
+    own method, with regular expressions. The result is used only if, read as JSON, it lacks these keys and nothing
+    else, because a regular expression could also match a part of a value, and remove signed text.
 
     :param text: the received text.
-    :param received: its contents.
+    :param received: the content of the received text.
     """
     seen = {text}
     for change, omits_contract, omits_labels in _LEGACY_CHANGES:
@@ -202,8 +201,8 @@ def check_shape(fields: Mapping[str, Any]) -> None:
     Refuse the content of a text that does not describe a whitelisted address.
 
     :param fields: the content.
-    :raises RefusalError: if a required key is missing, or a key has another type. The error's text continues "its
-        payload ...".
+    :raises RefusalError: if a required key is missing, or the value of a key has a wrong type. The error's text is the
+        rest of a sentence that begins with "its payload".
     """
     try:
         _SHAPE.validate_python(fields)
@@ -228,15 +227,15 @@ def _hash(text: str) -> str:
 
 def _parse(text: str) -> dict[str, Any]:
     try:
-        # A text of this size needs little memory, and may have thousands of links.
+        # Allow many values: a text of this maximum size may have thousands of links, but still needs little memory.
         check_structure(text, 16 * MAX_PAYLOAD_BYTES)
         parsed = _DECODER.decode(text)
     except (ValueError, RecursionError):
         raise RefusalError("is not JSON") from None
     if not isinstance(parsed, dict):
         raise RefusalError("is not a JSON object")
-    # Fast path for nearly every text: a short text has few keys, few brackets mean few levels, and without escapes
-    # there are no surrogates.
+    # Fast path for nearly every text: a short text cannot have too many keys, a text with few brackets cannot be nested
+    # too deeply, and a text without escapes has no surrogates.
     if len(text) <= 1000 and text.count("{") + text.count("[") < _MAX_DEPTH and "\\" not in text:
         return parsed
     _check_limits(parsed)

@@ -1,10 +1,11 @@
 """
-The rule for trusting requests; there is no other one.
+The only rule by which requests are trusted.
 
 A request in effect needs enough valid signatures. A pending request needs a text that matches its hash, and must have
 no invalid signature. A rejected request needs nothing.
 
-:func:`decide_trust` applies the rule to a request, according to the state that the service reports. No I/O.
+:func:`decide_trust` applies the rule to a request, according to the state that the service reports. Nothing here reads
+    from the service.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ if TYPE_CHECKING:
 
 #: The warning that no keys are pinned; each task logs it once.
 NOT_PINNED = "No super-administrators' keys are pinned, so the service is trusted without verification."
-# Maximum length of an id in a command to copy.
+# Maximum length of an id in a command that users copy.
 _MAX_ID = 40
 
 #: State of a request, as the service reports it. ``unknown``: it is not pending, and its status word is unknown, or
 #: the listings contradict each other about it.
 ReportedState = Literal["effective", "pending", "rejected", "unknown"]
-#: Result of verifying a request. ``verified``: everything that its state needs is proved. ``unsigned``: it is pending,
-#: its text matches its hash, and it has no signatures yet. ``unverified``: something that its state needs is not
-#: proved. ``not checked``: it needs no proof, or no keys are pinned.
+#: Result of verifying a request. ``verified``: everything that its state requires is proved. ``unsigned``: the request
+#: is pending, its text matches its hash, and it has no signatures yet. ``unverified``: something that its state
+#: requires is not proved. ``not checked``: its state requires no proof, or no keys are pinned.
 TrustState = Literal["verified", "unsigned", "unverified", "not checked"]
 
 
@@ -42,8 +43,8 @@ class Trust:
 
     :param state: the result.
     :param address: the verified address, if the request is not reported as pending. Default None.
-    :param signatures: its signatures, all of them valid, if it is pending. Default None.
-    :param error: the reason why it is unverified. Default None.
+    :param signatures: its signatures, all of which are valid, if it is pending. Default None.
+    :param error: the reason why it is unverified. Default None: it is not unverified.
     """
 
     state: TrustState
@@ -90,7 +91,7 @@ def _check_id(envelope: Mapping[str, Any]) -> None:
 
 
 def describe_legacy(omitted: Iterable[str]) -> str:
-    """Describe a signed legacy form and its missing fields."""
+    """Describe a legacy form that was signed, and the fields that it lacks."""
     return f"in a legacy form, which does not cover {' and '.join(omitted) or 'nothing'}"
 
 

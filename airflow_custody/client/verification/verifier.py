@@ -1,11 +1,10 @@
 """
-Verifies by signatures alone that an address is whitelisted.
+Verify by signatures alone that an address is whitelisted, without trusting the service.
 
-The service is not trusted. There is no I/O.
-
-Super-administrators, whose public keys are pinned here, sign the rules. The rules name users' keys, groups and
-thresholds. Users sign lists of hashes, and a hash covers the text of a request. Everything else in a request is
-unproved, and decides nothing. If such unproved data contradict the signed text, the request is refused.
+Super-administrators, whose public keys are pinned in the local configuration, sign the rules. The rules name users'
+keys, groups and thresholds. Users sign lists of hashes, and each hash covers the text of a request. Everything else in
+a request is unproved, so it cannot make the verification succeed. If unproved data contradict the signed text, the
+request is refused. Nothing here reads from the service.
 """
 
 from __future__ import annotations
@@ -43,33 +42,31 @@ __all__ = ["RequestSignatures", "VerificationPins", "VerifiedAddress", "Verified
 #: Maximum numbers of verified signatures and of verified rules in the cache.
 MAX_SIGNATURES = 65_536
 MAX_CONTAINERS = 64
-# Maximum number of combined paths. If several rules apply to a request, a combination has one path of each rule.
+# Maximum number of combined paths. If several rules apply to a request, a combined path has one path from each rule.
 _MAX_PATHS = 20
 _MAX_PATHS_SHOWN = 3
 
 
 class Verifier:
     """
-    A verifier of envelopes against pins, with a cache.
+    A verifier of envelopes against pins. Several threads may share it.
 
-    Several threads may share a verifier.
-
-    Rules are cached by their bytes and signatures, and signatures by key, message and bytes, so that no signature is
-    verified twice.
+    So that no signature is verified twice, results are cached: for rules, by their bytes and signatures; for a
+    signature, by key, message and bytes.
 
     :param pins: the trusted keys and settings.
-    :param rules_in_force: the rules in force, as ``GET /rules`` returns them, for pending requests without rules. They
-        are verified like any rules. Default None: a request without rules is refused if it has signatures.
+    :param rules_in_force: the rules in force, in the form that ``GET /rules`` returns, for pending requests without
+        rules. They are verified like any rules. Default None: a request without rules is refused if it has signatures.
     """
 
     def __init__(self, pins: VerificationPins, *, rules_in_force: Mapping[str, object] | None = None) -> None:
         self.pins = pins
         #: The rules in force; None: they are unknown or unusable.
         self.rules_in_force = rules_in_force
-        # Whether the requests are about to be signed.
+        # Whether even unsigned requests need the rules in force, because they are about to be signed.
         self._even_unsigned = False
         self._verifies = lru_cache(MAX_SIGNATURES)(PublicKey.verifies_digest)
-        # Errors are not cached, so failing envelopes do not push valid rules out of the cache.
+        # Errors are not cached, so envelopes that fail do not push valid rules out of the cache.
         self._signed_rules = lru_cache(MAX_CONTAINERS)(partial(verify_rules, pins, self._verifies))
 
     def verify(self, envelope: Mapping[str, object]) -> VerifiedAddress:
@@ -132,7 +129,8 @@ class Verifier:
             accepted = [form.hash for form, _ in forms]
             checked = [(each, why_invalid(each, accepted, signed.container, self._verifies)) for each in signatures]
             valid = [signature for signature, fault in checked if not fault]
-            # Users with the same key count once: they cannot be distinguished, because their names are not signed.
+            # Users with the same key count only once. They cannot be distinguished, because no signature covers a
+            # user's name.
             users: dict[PublicKey | None, str] = {}
             for signature in valid:
                 users.setdefault(signed.container.users[signature.user_id], signature.user_id)
@@ -144,9 +142,9 @@ class Verifier:
 
     def users_of(self, envelope: Mapping[str, object]) -> Mapping[str, PublicKey | None]:
         """
-        Return the users in a request's rules, with their keys.
+        Return the users in the rules of a request, pending or not, with their keys.
 
-        The request may be pending. None stands for a key that cannot be used.
+        None represents a key that cannot be used.
 
         :param envelope: the envelope as received, a dict.
         :raises CustodyVerificationError: if too few pinned keys have signed the rules.
@@ -210,8 +208,8 @@ class Verifier:
         """
         Return the network of an address; empty if it is unknown.
 
-        This is the network in the signed text, or else the network that the service reports. Chain and network may
-        differ in case between text and envelope, and must not contradict each other otherwise.
+        This is the network in the signed text, or else the network that the service reports. Chain and network in the
+        envelope must be the same as in the text, except for upper and lower case.
         """
         shown, network = envelope.get("blockchain"), envelope.get("network")
         currency, signed = text.fields["currency"], text.fields.get("network") or ""
@@ -235,8 +233,8 @@ class Verifier:
             )
         raise RefusalError(
             "the service does not report its network",
-            "So it may not be on a pinned network. If the service reports no network for this chain, leave out "
-            "'networks'. Then the address needs the signatures that each rule for its chain requires.",
+            "Therefore the address may not be on a pinned network. If the service never reports a network for this "
+            "chain, leave out 'networks'. The address then needs the signatures that each rule for its chain requires.",
         )
 
     # --- signatures --------------------------------------------------------------------------------------------
@@ -267,14 +265,14 @@ class Verifier:
         if not self.pins.allow_legacy_signatures and any(
             form.hash in each.hashes for form in legacy_forms(text, received) for each in signatures
         ):
-            advice = "A signature covers a legacy form of its text. See 'allow_legacy_signatures'."
+            advice = "A signature covers a legacy form of the text. See 'allow_legacy_signatures'."
         if not count.covering:
             return RefusalError("no signature covers its text", advice)
         paths = [rule.paths_for(received.wallet_path)[0] for rule in rules]
         missing = next(count.describe(each) for each in paths if count.complete(each) is None)
         if advice is None and len(rules) > 1 and self.pins.networks is None:
             advice = (
-                "Its signed text does not name its network, so the rules of every possible network must be met. To "
+                "The signed text does not name the network, so the rules of every possible network must be met. To "
                 "accept fewer networks, pin 'networks'."
             )
         return RefusalError(f"it has too few valid signatures: {missing}", advice)
@@ -284,7 +282,7 @@ def verify_envelope(envelope: Mapping[str, object], pins: VerificationPins) -> V
     """
     Verify one envelope, and return the proved address.
 
-    For many envelopes, make one :class:`Verifier`.
+    To verify many envelopes, create one :class:`Verifier`, which caches results.
 
     :param envelope: the envelope as received, a dict.
     :param pins: the trusted keys and settings.
@@ -295,7 +293,7 @@ def verify_envelope(envelope: Mapping[str, object], pins: VerificationPins) -> V
 
 @contextmanager
 def _name_subject(envelope: object, subject: str = "") -> Iterator[None]:
-    """Turn a :class:`RefusalError` into the error for users, which names its subject: by default, the request."""
+    """Turn a :class:`RefusalError` into the error for users, which names the subject (by default, the request)."""
     try:
         yield
     except RefusalError as error:
@@ -347,7 +345,7 @@ def why_invalid(
     if signature.fault:
         return signature.fault
     if not _covers(signature, hashes):
-        return "it covers another text than the current one"
+        return "it does not cover the current text"
     key = container.users.get(signature.user_id)
     if key is not None and signature.digest is not None and verifies(key, signature.signature, signature.digest):
         return ""
@@ -363,9 +361,9 @@ def _covers(signature: UserSignature, hashes: Collection[str]) -> bool:
 
 class SignatureCount:
     """
-    The users who have validly signed one of several hashes.
+    The users who have validly signed a text, in one of its accepted forms.
 
-    :param hashes: the hash of a text, and the hashes of the other accepted forms of this text.
+    :param hashes: the hashes of the accepted forms of the text.
     :param signatures: the request's signatures. Unusable signatures do not count.
     :param container: the rules.
     :param verifies: verifies signatures.
@@ -390,12 +388,13 @@ class SignatureCount:
         """
         Return the valid signers of each group of a path.
 
-        For each group, at most as many users as it needs are returned.
+        For each group, at most as many users are returned as its threshold requires.
         """
         found = []
         for threshold in path:
             members = self._groups.get(threshold.group_id, frozenset())
-            # Users with the same key count once: they cannot be distinguished, because users' names are not signed.
+            # Users with the same key count only once. They cannot be distinguished, because no signature covers a
+            # user's name.
             by_key: dict[PublicKey | None, str] = {}
             for user, key in self._signers.items():
                 if user in members:
@@ -406,10 +405,10 @@ class SignatureCount:
 
     def complete(self, paths: Sequence[Path]) -> tuple[GroupSignatures, ...] | None:
         """
-        Return the groups of the first complete path, or None.
+        Return the groups of the first complete path; None if no path is complete.
 
         A path is never complete if it has no groups, or if one of its groups is unknown, has no users, or has a
-        threshold of 0. Another path may still be complete, which is enough.
+        threshold of 0.
 
         :param paths: the paths; one complete path is enough.
         """
@@ -421,10 +420,10 @@ class SignatureCount:
 
     def apply(self, rules: Sequence[Rule], wallet_path: str) -> tuple[AppliedRule, ...]:
         """
-        Return the applied parts of the rules; empty if one of the rules is not met.
+        Return the rules with the paths that are complete; empty if one of the rules is not met.
 
         :param rules: the rules.
-        :param wallet_path: the path of the only linked wallet; empty: there is none.
+        :param wallet_path: the path of the address's only linked wallet; empty: there is no such wallet.
         """
         applied = []
         for rule in rules:
@@ -437,7 +436,7 @@ class SignatureCount:
 
     def describe(self, paths: Sequence[Path]) -> str:
         """
-        Describe the existing and the needed signatures, for a message.
+        Describe how many signatures exist and how many are needed, for a message.
 
         :param paths: the paths; none of them is complete.
         """
@@ -453,9 +452,7 @@ class SignatureCount:
 
 def _join(rules: Sequence[Sequence[Path]]) -> list[Path]:
     """
-    Return the paths that meet all rules at once.
-
-    If there are many, only the first ones are returned.
+    Return the combined paths that meet all rules at once. If there are many, return only the first ones.
     """
     found = []
     for paths in islice(product(*rules), _MAX_PATHS):

@@ -1,4 +1,4 @@
-"""Events for webhook calls: filter and format. Pure, no I/O."""
+"""Filters for webhook calls, and the events that are fired for them. Nothing here reads from the service."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ MAX_EVENT_BYTES = 65_536
 @dataclass(frozen=True)
 class CallFilter:
     """
-    A selection of webhook calls. All words are compared without case.
+    A selection of webhook calls. All words are compared without regard to case. An empty filter selects all calls.
 
-    :param webhook_ids: only calls of these webhooks. Default: no filter. The same applies to the other filters.
-    :param webhook_types: only calls of webhooks of these types.
-    :param event_ids: only calls of these events.
-    :param statuses: only calls whose delivery has one of these statuses when it is read.
-    :param data_statuses: only calls whose event has one of these in the ``status`` of its data.
+    :param webhook_ids: ids of the webhooks whose calls are selected. Default: empty.
+    :param webhook_types: types of the webhooks whose calls are selected. Default: empty.
+    :param event_ids: ids of the events whose calls are selected. Default: empty.
+    :param statuses: delivery statuses, at the time of reading, of the calls that are selected. Default: empty.
+    :param data_statuses: values of ``status`` in the data of the events whose calls are selected. Default: empty.
     """
 
     webhook_ids: Collection[str] = ()
@@ -37,9 +37,9 @@ class CallFilter:
     @classmethod
     def of(cls, filters: Mapping[str, Any]) -> CallFilter:
         """
-        Return the selection for values from a user, so that equal selections are equal.
+        Return the selection for values from a user. Values are sorted, so that equal selections compare as equal.
 
-        :param filters: the values by the names of the fields; None: no filter.
+        :param filters: the values by the names of the fields; None: the filter is empty.
         :raises CustodyRequestError: if a value is not a list of names, or a webhook's id is not a UUID.
         """
         given = {name: check_names(name, value) or () for name, value in filters.items()}
@@ -57,7 +57,7 @@ class CallFilter:
         return {name: list(values) for name, values in asdict(self).items() if values}
 
     def unknown(self, webhooks: Iterable[WireWebhook]) -> list[str]:
-        """Describe the ids and types in the filters that none of these webhooks has."""
+        """Return warnings about ids and types in the filters that none of these webhooks has."""
         webhooks, found = list(webhooks), []
         ids = {ascii_lower(each["id"]) for each in webhooks}
         types = {ascii_lower(each.get("type") or "") for each in webhooks}
@@ -74,9 +74,10 @@ class CallFilter:
         Return the calls that are selected, in their order.
 
         :param calls: the calls.
-        :param webhooks: the webhooks, for their types. If a webhook's type is unknown, because it was deleted or has
-            none, the type in the call's payload counts. A call without a type, without a delivery status, or with a
-            payload of another form than the published one is selected: an extra call does less harm than a lost call.
+        :param webhooks: the webhooks, for their types. If a webhook's type is unknown, because it was deleted or has no
+            type, the type in the call's payload is used instead. A call without a type, without a delivery status, or
+            with a payload that does not have the published form is selected, because an extra call does less harm than
+            a lost call.
         """
         types = {ascii_lower(each["id"]): each.get("type") for each in webhooks}
         return [call for call in calls if self._selects(call, types.get(ascii_lower(call.webhook_id)))]
@@ -95,7 +96,7 @@ class CallFilter:
             return True
         status = call.data.get("status")
         if status is None or status == "":
-            # An event without a status has none of these.
+            # An event without a status has none of the statuses to select.
             return False
         return not isinstance(status, str) or _is_one_of(status, self.data_statuses)
 
@@ -116,12 +117,13 @@ def to_event(
     Return an event for calls, as plain JSON data.
 
     :param calls: the calls, each with its creation time.
-    :param late: ids of calls that appeared late. Default: none.
-    :param gap: description of calls that may be lost. Default: none.
+    :param late: ids of the calls that appeared in the journal after a newer call. Default: no ids.
+    :param gap: description of calls that may be lost. Default empty: none are lost.
     :param more: whether there are more new calls. Default False.
-    :param with_payload: whether to include the calls' payloads, and the ``data`` from them. Default True.
-    :return: ``count``; ``calls``, each as :meth:`WebhookCall.to_json` returns it, or, above 64 KiB, ``call_ids`` and
-        ``since``, the creation time of the oldest call; ``late_ids``; ``gap``; ``more``.
+    :param with_payload: whether to include the calls' payloads, and the ``data`` from these payloads. Default True.
+    :return: the keys ``count``, ``calls``, ``late_ids``, ``gap`` and ``more``. Calls have the form of
+        :meth:`WebhookCall.to_json`. If they are larger than 64 KiB, the event has ``call_ids`` and ``since`` (the
+        creation time of the oldest call) instead of ``calls``.
     """
     event: dict[str, Any] = {"count": len(calls)}
     rows = [call.to_json(with_payload=with_payload) for call in calls]
@@ -129,7 +131,7 @@ def to_event(
         event["calls"] = rows
     else:
         event["call_ids"] = [call.id for call in calls]
-        # Readers of these calls need not read older calls.
+        # A task that reads these calls from the journal need not read older ones.
         event["since"] = min(call.created_at for call in calls if call.created_at).isoformat()
     return {**event, "late_ids": [call.id for call in calls if call.id in late], "gap": gap, "more": more}
 

@@ -1,4 +1,4 @@
-"""The new webhook calls since a cursor. Pure, except for fetching."""
+"""Find the new webhook calls in the service's journal since a cursor."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from airflow_custody.client.text import sanitize
 from airflow_custody.client.timestamps import EPOCH
 from airflow_custody.client.webhooks.models import WebhookCall
 
-#: An older call that appears in the journal after a newer call is found if it appears at most this much later.
+#: A call that appears in the journal after a newer call is still found if it appears at most this much later.
 OVERLAP = timedelta(minutes=5)
 _VERSION = 2
 
@@ -30,11 +30,12 @@ class CallCursor:
     """
     A cursor in the journal of webhook calls.
 
-    It has a time, and the known calls from five minutes before that time on. All older calls count as known.
+    It has a time, and the known calls that were created up to five minutes before that time, or later. All older calls
+    count as known.
 
-    :param at: creation time of the newest known call, but not later than the time of reading by the service's clock.
-        If no call was ever known, the beginning of Unix time.
-    :param seen: ids and creation times of the known calls.
+    :param at: creation time of the newest known call, but not later than the time of reading by the service's clock. If
+        no call is known, the beginning of Unix time.
+    :param seen: ids and creation times of these known calls.
     """
 
     at: datetime
@@ -66,7 +67,7 @@ class CallCursor:
         """
         Return the cursor for data in the form that :meth:`to_json` returns.
 
-        :raises CustodyRequestError: if the data is not a cursor, or of another version.
+        :raises CustodyRequestError: if the data is not a cursor, or has another version.
         """
         try:
             if data["version"] != _VERSION:
@@ -80,8 +81,8 @@ class CallCursor:
                 f"the cursor of webhook calls cannot be used: {why}; nothing is sent",
                 setting="cursor",
                 code="record-unreadable",
-                advice="Use the version of the package that wrote it, or continue without a cursor, from now or from "
-                "the beginning.",
+                advice="Use the version of the package that wrote the cursor, or continue without a cursor, from now "
+                "or from the beginning.",
             ) from None
 
 
@@ -94,11 +95,12 @@ class NewCalls:
     """
     The new calls in the journal.
 
-    :param before: the cursor before these calls. After a gap, without the calls that are no longer listed.
+    :param before: the cursor before these calls. If there is a gap, the cursor lacks the calls that are no longer
+        listed.
     :param read_at: the time of reading by the service's clock.
     :param calls: the calls, in the order of creation.
     :param more: whether there are more new calls than requested.
-    :param gap: description of the calls that may be lost; empty: none.
+    :param gap: description of the calls that may be lost; empty: none are lost.
     """
 
     before: CallCursor
@@ -115,9 +117,7 @@ class NewCalls:
     @property
     def late(self) -> frozenset[str]:
         """
-        Ids of calls that appeared late.
-
-        Each was created before a call that was already known.
+        Ids of the calls that appeared late: they were created before a call that was already known.
         """
         newest = self.before.newest
         if newest is None:
@@ -133,8 +133,9 @@ def read_new_calls(operation: Operation, fetch: Fetch, cursor: CallCursor | None
     """
     Read the calls that are new since a cursor.
 
-    The newest calls are read first, until a page ends with a call more than five minutes older than the cursor's time,
-    or there are no more pages. Without a cursor, the newest call's time counts; the time is at most the current time.
+    The newest calls are read first, until a page has a call that is more than five minutes older than the cursor's
+    time, or there are no more pages. If there is no cursor, the newest call's time is used instead of the cursor's.
+    Both are at most the current time.
 
     :param operation: the listing, for errors.
     :param fetch: fetches the first page (None), or the page that follows the page with this name; the newest calls come
@@ -148,12 +149,12 @@ def read_new_calls(operation: Operation, fetch: Fetch, cursor: CallCursor | None
     newest = max((call.created_at for _, call in page.rows if call.created_at is not None), default=now)
     oldest_time = min(newest if cursor is None else cursor.at, now) - OVERLAP
     listed: set[_Key] = set()
-    # The newest come first, so a full queue drops the newest.
+    # Calls are appended with the newest first, so a full queue drops the newest calls, and keeps the oldest ones.
     new: deque[WebhookCall] = deque(maxlen=limit)
     total = 0
     for calls, is_last in _sorted_pages(operation, page, fetch):
-        # Skip calls that were listed before: calls that are created during the reading move older calls to the next
-        # page.
+        # Skip calls that an earlier page has listed. New calls that are created during the reading move older calls to
+        # the next page.
         found = [key for key in calls if key not in listed and key[1] >= oldest_time]
         listed.update(found)
         unknown = [calls[key] for key in found if cursor is not None and key not in cursor.seen]
@@ -164,8 +165,8 @@ def read_new_calls(operation: Operation, fetch: Fetch, cursor: CallCursor | None
         if not (found or is_last):
             raise listing_changed(operation, "a page lists only calls that were already listed")
     if cursor is None:
-        # If the journal is empty, do not start at the current time: the service may have several clocks, and may date
-        # the first call earlier.
+        # If the journal is empty, start at the beginning of time and not now, because the service may have several
+        # clocks, and may date its first call earlier than now.
         newest = max((created for _, created in listed), default=EPOCH)
         return NewCalls(CallCursor(min(newest, now), frozenset(listed)), now)
     gap = _find_gap(cursor, listed, now)
@@ -177,12 +178,12 @@ def _sorted_pages(
     operation: Operation, page: CursorPage[WebhookCall], fetch: Fetch
 ) -> Iterator[tuple[dict[_Key, WebhookCall], bool]]:
     """
-    Yield the calls of each page, newest first, and whether the page is the last.
+    Yield the calls of each page, newest first, and whether the page is the last one.
 
     :param operation: the listing, for errors.
     :param page: the first page.
     :param fetch: fetches the page that follows the page with this name, when it is needed.
-    :raises CustodyResponseError: if the calls are not sorted, a page repeats a call, or there are too many.
+    :raises CustodyResponseError: if the calls are not sorted, a page repeats a call, or there are too many calls.
     """
     newest: datetime | None = None
     pages = rows = 0
@@ -206,7 +207,7 @@ def _sorted_pages(
 
 
 def _find_gap(cursor: CallCursor, listed: set[tuple[str, datetime]], now: datetime) -> str:
-    """Describe the calls that may be lost; empty if none are."""
+    """Describe the calls that may be lost; empty if no calls are lost."""
     gaps = []
     newest = cursor.newest
     if newest and not any(each[1] == newest for each in cursor.seen & listed):
@@ -228,5 +229,5 @@ def _unusable(operation: Operation, why: str) -> CustodyError:
         CustodyResponseError,
         why,
         code="calls-missing",
-        advice="New calls cannot be found in such a listing. list_webhook_calls reads all of it.",
+        advice="New calls cannot be found in such a listing. list_webhook_calls reads all of its calls.",
     )

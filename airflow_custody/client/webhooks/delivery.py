@@ -1,4 +1,4 @@
-"""The verification of a webhook's deliveries: pure, no I/O."""
+"""The verification of a webhook's deliveries. Nothing here reads from the service."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Delivery:
     """
     A verified delivery.
 
-    :param id: its id, the same when the service repeats it.
+    :param id: its id. If the service repeats the delivery, the id stays the same.
     :param type: type of the event, such as ``currencyStatus.updated``; None: the body does not have the published form.
     :param created_at: time of the event by the service's clock; None: not given, or not readable.
     :param data: what the event is about, by the service's names, with ids as text. Empty: the body does not have the
@@ -44,19 +44,19 @@ def verify_delivery(
     now: float | None = None,
 ) -> Delivery:
     """
-    Verify that a delivery is the service's, recent and new.
+    Verify that a delivery comes from the service, is recent, and was not seen before.
 
     Signatures of unknown versions are ignored.
 
-    :param headers: the delivery's headers; their names in any case.
+    :param headers: the delivery's headers, with names in upper or lower case.
     :param body: the delivery's body, exactly as received.
     :param secret: the webhook's secret.
     :param tolerance: seconds that the delivery's time stamp may differ from this machine's clock, zero or more. Default
         30, as the makers of the service advise. Raise it only if the clock cannot be synchronized.
     :param first_time: called with the id of an otherwise valid delivery. Returns whether the id is new. The function
-        must not be asynchronous. To refuse a replay, it must remember ids for twice ``tolerance``. The service repeats
-        a delivery under the same id but with a new time stamp, maybe much later: to handle each event once, remember
-        ids for longer. None (default): repeats are not detected.
+        must not be asynchronous. To refuse a replayed delivery, it must remember ids for twice ``tolerance``. The
+        service itself repeats a delivery with the same id but a new time stamp, maybe much later. To handle each event
+        only once, remember ids for longer. None (default): repeated deliveries are not detected.
     :param now: Unix time in seconds; None (default): now.
     :return: the delivery.
     :raises CustodyRequestError: if a header is missing, no signature matches, the time stamp is too far off, or the
@@ -65,7 +65,7 @@ def verify_delivery(
     """
     # Check the arguments first, because a wrong argument must never cause a delivery to be accepted.
     if not isinstance(secret, str) or not secret.strip():
-        # An empty secret protects nothing. A wrong value is not quoted, because it may be a secret.
+        # Refuse an empty secret, because it protects nothing. Do not quote a wrong value, because it may be a secret.
         raise CustodyConfigurationError(
             "the webhook's secret is missing, or is not text", setting="secret", code="credentials-missing"
         )
@@ -74,7 +74,7 @@ def verify_delivery(
     if not isinstance(body, (bytes, bytearray, memoryview)):
         raise _refused(f"its body must be bytes, exactly as received, not {describe(body)}")
     identifier, timestamp, signatures = _read_headers(headers)
-    # The encoding keeps different texts different, even if they are not valid Unicode.
+    # This encoding maps different texts to different bytes, even if they are not valid Unicode.
     text = f"{identifier}.{timestamp}.".encode(errors="surrogatepass") + bytes(body)
     if not _is_signed(text, secret, signatures):
         raise _refused("no signature matches")
@@ -118,7 +118,7 @@ def _is_signed(text: bytes, secret: str, signatures: str) -> bool:
 def _decode(signature: str) -> bytes:
     version, _, text = signature.partition(",")
     try:
-        # A version that is not known, such as the announced v1a, is skipped.
+        # A signature of an unknown version, such as the announced v1a, never matches.
         return base64.b64decode(text, validate=True) if version == "v1" else b""
     except ValueError:
         return b""

@@ -19,9 +19,9 @@ from airflow_custody.client.wire import LENIENT, TypedDict
 
 #: Maximum number of characters of a webhook's secret.
 MAX_SECRET_LENGTH = 150
-#: Maximum length of a payload that is parsed, in characters; a longer one stays text.
+#: Maximum length of a payload that is parsed, in characters. A longer payload stays text.
 MAX_PARSED_LENGTH = 1024 * 1024
-#: Maximum depth of a payload that is parsed; a deeper one stays text.
+#: Maximum depth of a payload that is parsed. A deeper payload stays text.
 MAX_DEPTH = 32
 # Characters that JSON allows, but databases and encoders reject: half a surrogate pair, and the null character.
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
@@ -57,7 +57,7 @@ class WireCreatedWebhook(TypedDict, total=False):
 
 
 class WireWebhookCalls(TypedDict, total=False):
-    # The fields are passed on unchanged.
+    # The fields of a call are passed on unchanged, so they have no types here.
     calls: list[dict[str, Any]] | None
     cursor: WireCursor | None
 
@@ -65,12 +65,12 @@ class WireWebhookCalls(TypedDict, total=False):
 @dataclass(frozen=True)
 class WebhookEvent:
     """
-    An event, as the payload of a call or of a delivery describes it.
+    An event, as described by the payload of a call or of a delivery.
 
     :param type: its type, such as ``currencyStatus.updated``; None: the payload does not have the published form.
     :param created_at: time of the event by the service's clock; None: not given, or not readable.
-    :param data: what the event is about, by the service's names. Numbers are text where the key is that of an id
-        (``requestId``), or if they would change when they are parsed.
+    :param data: what the event is about, by the service's names. A number is kept as text if its key is the key of an
+        id (``requestId``), or if parsing would change the number.
     """
 
     type: str | None = None
@@ -85,8 +85,8 @@ class WebhookCall:
 
     The service has made the call, or is about to make it.
 
-    :param id: the call's id, the same when the call is repeated.
-    :param webhook_id: id of the webhook that it goes to.
+    :param id: the call's id. If the service repeats the call, the id stays the same.
+    :param webhook_id: id of the webhook that the call goes to.
     :param event_id: id of its event.
     :param payload_text: the text of its payload, as received; None if there is none.
     :param status: status of its delivery, as the service sent it.
@@ -133,7 +133,7 @@ class WebhookCall:
         """
         The payload; None if there is none.
 
-        It is parsed, on each access, if it is JSON. Otherwise it is the text.
+        JSON is parsed anew on each access. Any other payload is returned as text.
         """
         return read_payload(self.payload_text)
 
@@ -152,7 +152,7 @@ class WebhookCall:
         """
         Time of the event: ``createdAt`` of the payload.
 
-        The call itself was created at ``created_at``, by which calls are listed.
+        This is not :attr:`created_at`, the time at which the call was created and by which calls are listed.
         """
         return self.event.created_at
 
@@ -165,7 +165,8 @@ class WebhookCall:
         """
         Return the call as plain JSON data.
 
-        Times are ISO 8601 text. URLs in the message on the status are shortened, because they may contain a secret.
+        Times are ISO 8601 text. URLs in the service's message about the status are shortened, because they may contain
+        a secret.
 
         :param with_payload: whether to include the payload, and the event's ``data`` from it. Default True.
         """
@@ -199,8 +200,9 @@ def status_of(webhook: Mapping[str, object], now: datetime | None = None) -> str
     """
     Return a webhook's status as text.
 
-    A webhook that is cooling down after failed deliveries is ``enabled``: it delivers again by itself. The service's
-    word for this state is not published, so the end of the cool-down tells it.
+    A webhook that is cooling down after failed deliveries counts as ``enabled``, because it delivers again by itself.
+    The service's word for this state is not published, so it is recognized by the end of the cool-down
+    (``timeoutUntil``).
 
     :param webhook: the webhook, as the service sends it.
     :param now: the time; None (default): now.
@@ -215,9 +217,7 @@ def status_of(webhook: Mapping[str, object], now: datetime | None = None) -> str
 
 def cooling_until(webhook: Mapping[str, object], now: datetime | None = None) -> str:
     """
-    Return the end of a webhook's cool-down, as text.
-
-    Empty if the webhook is not cooling down.
+    Return the end of a webhook's cool-down, as text; empty if the webhook is not cooling down.
 
     A webhook with an unreadable time counts as cooling down.
 
@@ -227,7 +227,7 @@ def cooling_until(webhook: Mapping[str, object], now: datetime | None = None) ->
     text = webhook.get("timeoutUntil")
     if not text:
         return ""
-    # A zero value means that there is no cool-down.
+    # A time of zero means that there is no cool-down.
     until = parse_timestamp(str(text), keep_zero=True)
     if until is None:
         return f"a time that cannot be read ({sanitize(text, 40)!r})"
@@ -250,9 +250,9 @@ def read_payload(text: str | None) -> Any:
     """
     Return the payload of a call as plain JSON data.
 
-    Text that is JSON is parsed. It stays text if it is very long or deep or has very many values, or if JSON readers
-    could read it differently: a key is repeated; a number is not finite, has more than 64 bits or would change; a
-    string holds a null character or half a surrogate pair.
+    JSON text is parsed. It stays text if it is very long or deep, or has very many values. It also stays text if
+    different JSON readers could read it differently, because a key is repeated; a number is not finite, has more than
+    64 bits or would be changed by parsing; or a string holds a null character or half a surrogate pair.
 
     :param text: the text of the payload; None: there is none.
     :return: the data, or the text; None: there is none.
@@ -269,8 +269,9 @@ def read_event(text: str | None) -> WebhookEvent:
     """
     Return the event that a payload describes.
 
-    The published form is ``{"type": ..., "createdAt": ..., "data": {...}}``. Any other payload gives an event without
-    type, time and data. So does text that :func:`read_payload` does not parse, except because of its numbers.
+    The published form is ``{"type": ..., "createdAt": ..., "data": {...}}``. For any other payload, an event without
+    type, time and data is returned, and also for text that :func:`read_payload` does not parse for a reason other than
+    its numbers.
 
     :param text: the text of the payload; None: there is none.
     """
@@ -282,7 +283,7 @@ def read_event(text: str | None) -> WebhookEvent:
         return WebhookEvent()
     type_, data = payload.get("type"), payload.get("data")
     if data is None:
-        # The service leaves out what is empty.
+        # The service leaves out empty values.
         data = {}
     if not type_ or not isinstance(type_, str) or isinstance(type_, _Number) or not isinstance(data, dict):
         return WebhookEvent()
@@ -310,7 +311,7 @@ class _Number(str):
 
 
 def _with_numbers(value: Any, *, is_id: bool = False) -> Any:
-    """Return data in which each number that is not an id is a number, if it can be one unchanged."""
+    """Return data with parsed numbers. An id, or a number that parsing would change, stays text."""
     if isinstance(value, _Number):
         return str(value) if is_id else read_payload(str(value))
     if isinstance(value, dict):
@@ -327,7 +328,7 @@ def _refuse(_: str) -> NoReturn:
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a key comes twice")
+        raise ValueError("a key is repeated")
     return found
 
 

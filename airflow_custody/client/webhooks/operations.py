@@ -91,11 +91,11 @@ class WebhookOperations(ServiceOperations):
         Enable or disable a webhook configuration: ``PATCH /webhooks/{uuid}``.
 
         A response that is empty, or has the webhook with this status, confirms the change. After any other success, a
-        redirect or a refusal (4xx), the listing is read, and must have the webhook with this status. Only a refused
-        token and an error that a later call may overcome, such as a 429, are raised without that. Setting a status that
-        the webhook already has therefore succeeds; if the service refuses the change, a warning is logged. A webhook
-        that is cooling down after failed deliveries counts as enabled. If the service offers no listing, any JSON that
-        does not contradict the change confirms it, with a warning.
+        redirect or a refusal (4xx), the listing is read, and must have the webhook with this status. A refused token,
+        and an error that a later call may overcome (such as a 429), are raised without reading the listing. Setting a
+        status that the webhook already has therefore succeeds; if the service refuses the change, a warning is logged.
+        A webhook that is cooling down after failed deliveries counts as enabled. If the service does not offer the
+        listing, any JSON response that does not contradict the change confirms it, with a warning in the log.
 
         :param webhook_id: the configuration's UUID.
         :param status: ``"enabled"`` or ``"disabled"``.
@@ -131,21 +131,23 @@ class WebhookOperations(ServiceOperations):
 
         A response that is empty or names only this webhook confirms the deletion. After any other success, a redirect,
         a gateway's refusal (4xx), or the service's own 400, 404 or 409, the listing is read, and the webhook must be
-        absent. Other errors, and any that a later call may overcome, such as a 429, are raised without that. If the
-        service offers no listing, any JSON that does not name another webhook confirms the deletion, with a warning.
+        absent. Other errors, and errors that a later call may overcome (such as a 429), are raised without reading the
+        listing. If the service does not offer the listing, any JSON response that does not name another webhook
+        confirms the deletion, with a warning in the log.
 
         :param webhook_id: the configuration's UUID.
         :raises CustodyRequestError: if the id is not a UUID; nothing is sent.
         :raises CustodyNotFoundError: if the service itself reports that the webhook configuration does not exist, and
-            does not list it, or its listing cannot be read, as with a gateway's page. If the listing gets a 404 or a
-            gateway's page, the service must know ``GET /health``: with a wrong base URL, every response is a 404.
+            the listing either does not have it or cannot be read, for example because of a gateway's page. If the
+            listing gets a 404 or a gateway's page, ``GET /health`` must succeed, because with a wrong base URL every
+            response is a 404.
         :raises CustodyResponseError: if the deletion is not confirmed.
         """
 
         def shows(data: Mapping[str, Any]) -> bool | None:
             webhook = shown_object(data, "webhook", "result")
             if _is_id(webhook.get("id"), webhook_id):
-                # An object with a status may still exist, or be what was deleted.
+                # If the response shows the webhook with a status, it may still exist, or this may be its former state.
                 return None if webhook.get("status") else True
             return False if _is_other(webhook, webhook_id) else None
 
@@ -170,14 +172,14 @@ class WebhookOperations(ServiceOperations):
 
         :param webhook_type: the type of event to deliver, for example ``requestStatus.updated``.
         :param url: the URL to deliver to, HTTPS.
-        :param secret: the secret to sign deliveries with, at most 150 characters; None (default): the service
-            generates one.
-        :param before_send: as for :meth:`create_whitelist_request`.
+        :param secret: the secret to sign deliveries with, at most 150 characters; None (default): the service generates
+            a secret.
+        :param before_send: same as for :meth:`create_whitelist_request`.
         :return: the webhook's id, and its secret, which the service never returns again.
-        :raises CustodyOutcomeUnknownError: if it was sent and its response is missing, truncated, unreadable, interim
-            (1xx), a 5xx or a refusal that is not the service's own: it may have been created.
-        :raises CustodyResponseError: if it was redirected: it may have been created.
-        :raises CustodyError: of another type if it was not created.
+        :raises CustodyOutcomeUnknownError: if the call was sent and its response is missing, truncated, unreadable,
+            interim (1xx), a 5xx or a refusal that is not the service's own. The webhook may have been created.
+        :raises CustodyResponseError: if the call was redirected. The webhook may have been created.
+        :raises CustodyError: (of another type) if the webhook was not created.
         """
         body: dict[str, Any] = {"type": webhook_type, "url": url}
         if secret is not None:
@@ -201,11 +203,11 @@ class WebhookOperations(ServiceOperations):
         The listing is complete. If there is more than one page, all pages are read a second time, and both readings
         must have the same webhooks in the same order.
 
-        :param webhook_type: only webhooks of this type. Default: no filter.
-        :return: the webhooks, each once. A page is fetched when it is needed.
-        :raises CustodyResponseError: if the listing changes while it is read, or its pages are inconsistent (it is
-            retryable then, and may come after the last webhook); or if a response is unusable or has a webhook of
-            another type.
+        :param webhook_type: type of the webhooks to list. Default: webhooks of all types.
+        :return: the webhooks, each once. Pages are fetched when they are needed.
+        :raises CustodyResponseError: if the listing changes while it is read, or its pages are inconsistent (the error
+            is retryable then, and may be raised after the last webhook); or if a response is unusable or has a webhook
+            of another type.
         """
         return self._webhooks(webhook_type)
 
@@ -213,16 +215,14 @@ class WebhookOperations(ServiceOperations):
         """
         List webhook calls, oldest first: ``GET /webhooks/calls`` (undocumented).
 
-        Pages are read one by one.
-
         The listing is complete as long as new calls come last, and only the oldest calls are removed. A call that
         appears late, before a call that was already read, may be missed. If there is more than one page, the first page
         is read again at the end, and must begin with the same call.
 
-        :return: the calls, each once. A page is fetched when it is needed.
-        :raises CustodyResponseError: if the listing changes while it is read, or its pages are inconsistent (it is
-            retryable then, and may come after the last call); or if a response is unusable. A listing of more than
-            1,000,000 calls is refused, too.
+        :return: the calls, each once. Pages are fetched when they are needed.
+        :raises CustodyResponseError: if the listing changes while it is read, or its pages are inconsistent (the error
+            is retryable then, and may be raised after the last call); if a response is unusable; or if there are more
+            than 1,000,000 calls.
         """
         return read_journal(LIST_WEBHOOK_CALLS, self._call_pages("ASC"))
 
@@ -241,15 +241,16 @@ class WebhookOperations(ServiceOperations):
         that a call appears at most five minutes after a newer call.
 
         :attr:`NewCalls.gap` describes the calls that may be lost. There is a gap if the newest known call is no longer
-        listed, or if the service's clock (the ``Date`` of its responses) was set back, and is more than five minutes
-        behind the cursor. If the clock has caught up before this reading, no gap is reported, although calls may be
-        lost. Each gap is reported once.
+            listed, or if the service's clock (the ``Date`` of its responses) was set back, and is more than five
+            minutes behind the cursor. If the clock has caught up before this reading, no gap is reported, although
+            calls may be lost. Each gap is reported once.
 
-        :param cursor: the cursor: :attr:`NewCalls.cursor` of the previous reading; None: there was none.
-        :param start: where to start without a cursor: ``now`` (default) returns no calls, and a cursor that knows all
+        :param cursor: the cursor: :attr:`NewCalls.cursor` of the previous reading; None: this is the first reading.
+        :param start: where the first reading starts: ``now`` (default) returns no calls, and a cursor that knows all
             existing calls; ``beginning`` returns the oldest calls.
         :param limit: maximum number of calls to return; the oldest new calls come first. Each reading reads all new
-            calls to find the oldest, so a higher limit needs fewer requests if there are many. Default 10,000.
+            calls to find the oldest ones, so a higher limit needs fewer requests if there are many new calls. Default
+            10,000.
         :return: the new calls, in the order of creation, and the cursor for the next reading.
         :raises CustodyRequestError: if ``start`` or ``limit`` is wrong; nothing is sent.
         :raises CustodyResponseError: if the service does not list the calls in the order of their time stamps, or a
@@ -264,7 +265,7 @@ class WebhookOperations(ServiceOperations):
         return read_new_calls(LIST_WEBHOOK_CALLS, self._call_pages("DESC"), cursor, limit)
 
     def _call_pages(self, order: Literal["ASC", "DESC"]) -> Callable[[str | None], CursorPage[WebhookCall]]:
-        """Return a function that fetches the first page of calls in an order (None), or the page after a named one."""
+        """Return a function that fetches pages of calls in an order: the first page (None), or the one after a page."""
 
         def fetch(name: str | None) -> CursorPage[WebhookCall]:
             query = {**_cursor_query(name), "sortOrder": order}
@@ -276,13 +277,11 @@ class WebhookOperations(ServiceOperations):
 
     def get_newest_webhook_call(self) -> WebhookCall | None:
         """
-        Get the newest webhook call: ``GET /webhooks/calls`` (undocumented).
+        Get the newest webhook call, in one request: ``GET /webhooks/calls`` (undocumented).
 
-        It takes one request.
-
-        :return: the call; None: there is none.
-        :raises CustodyResponseError: if the service lists the oldest first, although the newest was requested; or
-            no call, although there are more; or if the response is unusable.
+        :return: the call; None: the service lists no calls.
+        :raises CustodyResponseError: if the service lists the oldest calls first, although the newest were requested;
+            if it lists no call, but says that there are more; or if the response is unusable.
         """
         # Request two calls, because the second one reveals the order.
         query = {**_cursor_query(None), "sortOrder": "DESC", "cursor.pageSize": "2"}
@@ -301,11 +300,12 @@ class WebhookOperations(ServiceOperations):
 
     def _webhook_state(self, webhook_id: str) -> str | None:
         """
-        Return a webhook's status in the listing; None: not listed.
+        Return a webhook's status in the listing; None: the webhook is not listed.
 
-        :raises CustodyError: if it cannot be read.
+        :raises CustodyError: if the listing cannot be read.
         """
-        # After a gateway's response, `{}` may also come from the gateway.
+        # Do not take `{}` for an empty listing here, because this listing is read after a response that may come from a
+        # gateway, and `{}` may also come from the gateway.
         for webhook in self._webhooks(empty_object_allowed=False):
             if _is_id(webhook["id"], webhook_id):
                 return status_of(webhook)
@@ -319,7 +319,7 @@ class WebhookOperations(ServiceOperations):
             rows = _rows(reply, "webhooks")
             for _, row in rows:
                 if filters and row.get("type") and ascii_lower(row["type"]) != ascii_lower(filters["type"]):
-                    raise reply.unexpected("a row has another 'type' than requested")
+                    raise reply.unexpected("the 'type' of a row is not the requested type")
             if reply.response.says_nothing and not empty_object_allowed:
                 raise reply.unexpected("it has neither 'webhooks' nor 'cursor'")
             return CursorPage(rows, _next_page(reply))
@@ -329,9 +329,7 @@ class WebhookOperations(ServiceOperations):
 
 def _cursor_query(name: str | None) -> dict[str, str]:
     """
-    Return the query for a page.
-
-    Without a name, it is the first page; otherwise, the page after the named one.
+    Return the query for a page: for the first page or, if a page is named, for the page after it.
     """
     size = {"cursor.pageSize": str(MAX_PAGE_SIZE)}
     if name is None:
@@ -340,7 +338,7 @@ def _cursor_query(name: str | None) -> dict[str, str]:
 
 
 def _next_page(reply: Reply[Any]) -> str | None:
-    """Return a page's name; None if it is the last."""
+    """Return the name with which the page after this one is requested; None if this is the last page."""
     cursor = reply.body.get("cursor") or {}
     if not cursor.get("hasNext"):
         return None
@@ -368,7 +366,7 @@ def _rows(reply: Reply[Any], key: str) -> list[tuple[str, Any]]:
 
 @contextmanager
 def _naming_webhook(webhook_id: str) -> Iterator[None]:
-    """Name the webhook in the error that it does not exist."""
+    """If the service reports that the webhook does not exist, name the webhook in the error."""
     try:
         yield
     except CustodyNotFoundError as error:
@@ -388,9 +386,7 @@ def _is_id(shown: object, webhook_id: str) -> bool:
 
 def _on_webhook(operation: Operation, webhook_id: object) -> Operation:
     """
-    Return the operation for one webhook.
-
-    Only a UUID may become part of a path.
+    Return the operation for one webhook, whose id must be a UUID, because it becomes part of the path.
     """
     if not isinstance(webhook_id, (str, UUID)) or not is_uuid(str(webhook_id)):
         raise operation.refused(

@@ -1,10 +1,10 @@
 """
 Check that the chains of new requests are active at the service.
 
-A request requires an active currency. Where the service offers ``GET /currencies``, a chain that is listed and not
-active is refused before anything is sent or put up for approval. A chain that is not listed causes a warning, because
-the service may know it by another name. The operation is optional: without it, nothing is checked here, and the service
-itself refuses the request.
+A whitelisting request requires an active currency. Where the service offers ``GET /currencies``, a request whose chain
+is listed as not active is refused, before anything is sent or put up for approval. A chain that is not listed only
+causes a warning, because the service may know it by another name. If the service does not offer this operation, nothing
+is checked here, and the service itself refuses such a request.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ class ListedChains:
     """
     The chains that the service lists.
 
-    :param chains: the currencies of the chains themselves, without tokens and fiat currencies; None: they are not
-        known, and nothing is checked.
+    :param chains: the currencies of the chains themselves, without tokens and fiat currencies; None: the chains are not
+        known, so nothing is checked.
     """
 
     chains: Sequence[Currency] | None
 
     def why_refused(self, request: WhitelistRequest) -> str:
-        """Return why a request must not be sent: its chain is listed, and not active. Empty: there is no reason."""
+        """Return why a request must not be sent: the service lists its chain as not active. Empty: it may be sent."""
         found = self._find(request)
         if not found or any(each.enabled for each in found):
             return ""
@@ -56,9 +56,9 @@ class ListedChains:
 
     def _find(self, request: WhitelistRequest) -> list[Currency]:
         """
-        Return the entries for a request's chain: on its network, or, if none is, on any network.
+        Return the entries for a request's chain: those on its network, or else those on any network.
 
-        On ETH, the network may name another chain, which may be listed in either spelling.
+        On ETH, the network may name another chain. Such a chain may be listed by itself or as a network of ETH.
         """
         chain = request.chain.casefold()
         listed = [each for each in self.chains or () if chain in (each.blockchain.casefold(), each.symbol.casefold())]
@@ -80,12 +80,12 @@ class ListedChains:
         names = get_close_matches(chain.casefold(), [*by_name], n=5)
         similar = [each for each in listed if chain_name(each.blockchain or each.symbol) == chain_name(chain)]
         similar += [each for name in names for each in by_name[name]]
-        which = f"Similar: {_name(similar)}" if similar else f"It lists: {_name(listed) or 'no chains'}"
+        which = f"Similar chains: {_name(similar)}" if similar else f"Listed chains: {_name(listed) or 'none'}"
         return f"The service does not list the chain {sanitize(chain, 40)}, and may refuse it. {which}."
 
 
 def _name(chains: Iterable[Currency]) -> str:
-    """Name chains, each once: ``ETH (Ethereum), DOT (not enabled)``."""
+    """Return the names of chains, each once: ``ETH (Ethereum), DOT (not enabled)``."""
     texts = []
     for each in chains:
         symbol = each.blockchain or each.symbol
@@ -102,9 +102,9 @@ def read_chains(client: CustodyClient) -> ListedChains:
     """
     Read the chains that the service lists, active or not.
 
-    If the response is neither a listing nor "not offered", a warning is logged, and nothing is checked. A gateway's
-    page, or a missing role, says nothing about the chain, and the contract of a create does not include this operation.
-    So it must not prevent a create that the service would accept; the service checks the chain itself.
+    If the response is neither a listing nor "not offered", a warning is logged, and nothing is checked. Such a
+    response, like a gateway's page or a missing role, says nothing about a chain, so it must not prevent a create that
+    the service would accept. The service itself checks the chain.
 
     :param client: the client.
     :raises CustodyError: if the service cannot be read now, or rejects the credentials; nothing was created.
@@ -114,24 +114,24 @@ def read_chains(client: CustodyClient) -> ListedChains:
     except CustodyError as error:
         if error.not_offered_by_service:
             return ListedChains(None)
-        # Without a status, there was no response. A 501 is retryable, but means that the operation is not offered.
+        # Without a status, there was no response. A 501 counts as retryable, but it means "not offered".
         is_answer = error.status not in (None, 401) and (error.not_offered or not error.retryable)
         if not is_answer:
             raise
-        text = "It is not checked whether the chain is enabled, because the currencies cannot be read:"
+        text = "Whether the chain is enabled is not checked, because the currencies cannot be read:"
         log.warning("%s", lines(text, str(error)))
         return ListedChains(None)
 
 
 def check_chains(client: CustodyClient, requests: Mapping[str, WhitelistRequest]) -> list[str]:
     """
-    Check the chains of new requests, in one call; without requests, in none.
+    Check the chains of new requests. This takes one call, or none if there are no requests.
 
     :param client: the client.
     :param requests: the requests, by their place, such as ``line 12``.
     :return: a warning for each chain that the service does not list.
-    :raises CustodyRequestError: if chains are listed and not enabled; it names all of their requests.
-    :raises CustodyError: of another type if the service cannot be read now.
+    :raises CustodyRequestError: if the service lists chains as not enabled; the error names all of their requests.
+    :raises CustodyError: (of another type) if the service cannot be read now.
     """
     if not requests:
         return []

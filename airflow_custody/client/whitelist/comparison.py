@@ -1,11 +1,11 @@
 """
 Compare a request at the service with the requested content.
 
-:func:`compare` is the only comparison. Its result says how each key of the request's payload relates to the requested
-content. The callers differ only in the parts of the result that they decide by:
+All comparisons are made by :func:`compare`. Its result says how each key of the request's payload relates to the
+requested content. The callers use different parts of this result:
 
-- Before a signature, and for a request in effect with expected content, the whole payload must be accounted for:
-  :func:`check_asked`.
+- Before a signature, and when a request in effect is compared with expected content, the whole payload must be
+  accounted for: :func:`check_asked`.
 - A plan's row, and the search after a lost response, ignore another spelling of the same value, and values that
   services fill in: :attr:`Comparison.differs`.
 
@@ -37,8 +37,9 @@ ENVELOPE_ACTION = "envelope.action"
 _MAX_VALUE = 120
 _MAX_LINKS = 5
 
-#: How a key's value relates to the requested content. ``spelled``: the requested value in another spelling. ``filled
-#: in``: not requested, and harmless or accepted by name. ``not requested``: it has a value that was not requested.
+#: How a key's value relates to the requested content. ``same``: it is the requested value. ``spelled``: it is the
+#: requested value in another spelling. ``filled in``: it was not requested, but is harmless, or its key is accepted by
+#: name. ``not requested``: it was not requested, and is not accepted. ``differs``: it is not the requested value.
 KeyState = Literal["same", "spelled", "filled in", "not requested", "differs"]
 
 
@@ -48,10 +49,10 @@ class KeyComparison(NamedTuple):
 
     :param key: the key. A key of a link is written as ``linkedWallets.name``.
     :param name: the field of the request that the key is compared with; the key itself if there is no such field.
-    :param state: how its value relates to the requested content. Default: it is the same.
+    :param state: how the key's value relates to the requested content. Default: it is the requested value.
     :param fault: why the value must not be signed. Default empty: it is as requested, or harmless.
-    :param is_by_service: for a value that was not requested: whether services fill it in, so that a plan ignores it.
-        A review before signing does not. Default False.
+    :param is_by_service: for a value that was not requested: whether services fill in such values, so that a plan
+        ignores it. A review before signing does not ignore it. Default False.
     """
 
     key: str
@@ -65,8 +66,9 @@ class Contradiction(NamedTuple):
     """
     A contradiction between an envelope and its payload, the requested content, or the user's tenant.
 
-    :param name: ``envelope``, or :data:`ENVELOPE_ACTION` if accepting that name would resolve it.
-    :param text: the contradiction, to follow the request's name in a sentence.
+    :param name: ``envelope``; or :data:`ENVELOPE_ACTION`, if the contradiction would be accepted with this name in
+        ``accept_fields``.
+    :param text: the contradiction, as the rest of a sentence that begins with the request's name.
     """
 
     name: str
@@ -81,15 +83,15 @@ class Comparison:
     :param faults: the fields and keys that must not be signed, each with the requested and the shown value; empty if
         the whole payload is accounted for.
     :param unaccounted: the keys with a value that was neither requested nor accepted by name.
-    :param differs: the fields whose value is not the requested one, in any spelling. Values that services fill in
-        themselves do not count. Default: none.
-    :param unknown: the unaccounted keys that no field of a request corresponds to. Default: none.
+    :param differs: the fields whose value differs from the requested one in more than its spelling. Values that
+        services fill in themselves are left out. Default: none.
+    :param unknown: the unaccounted keys that do not correspond to a field of a request. Default: none.
     :param filled_in: the keys whose value the service filled in: harmless ones, and those accepted by name. Default:
         none.
     :param spelling: the service's values of the fields that it spells differently, by field. Default: none.
     :param unsigned: the fields that were compared with the envelope, which no signature covers. Default: none.
-    :param contradictions: the contradictions of the envelope. No signature covers the envelope, so it proves nothing.
-        But a request that contradicts itself is not signed. Default: none.
+    :param contradictions: the contradictions of the envelope. No signature covers the envelope, so its values prove
+        nothing, but a request that contradicts itself is not signed. Default: none.
     """
 
     faults: tuple[str, ...]
@@ -114,11 +116,11 @@ def compare(
     Compare a request at the service with the requested content, key by key.
 
     :param requested: the requested content; None: any value of the known keys is accepted.
-    :param envelope: the request. Its network is compared if the payload has none, as with many services. A network that
-        was not requested must be the main one.
-    :param fields: its payload, or the fields that signatures prove.
-    :param settings: the client's settings. Their accepted fields may have a value that was not requested. If they
-        contain :data:`ENVELOPE_ACTION`, an unknown word in the envelope's ``action`` is accepted.
+    :param envelope: the request. If its payload has no network, as with many services, the envelope's network is
+        compared. If no network was requested, this must be the main network.
+    :param fields: the request's payload, or the fields that signatures prove.
+    :param settings: the client's settings. The keys in ``accept_fields`` may have a value that was not requested. With
+        :data:`ENVELOPE_ACTION` among them, an unknown word in the envelope's ``action`` is accepted.
     :param tenant_id: the tenant of the signing user. Default None: unknown.
     :return: the comparison.
     """
@@ -150,7 +152,7 @@ def _is_unknown(each: KeyComparison) -> bool:
 
 
 def _decide(each: KeyComparison, spelling: Collection[str], accepted: Collection[str]) -> KeyComparison:
-    """Return a key's comparison, changed if it is only another spelling, or accepted by name."""
+    """Return a key's comparison. A difference that is only in spelling, or is accepted by name, is no longer one."""
     if each.fault and each.key in spelling:
         return each._replace(state="spelled")
     if each.state == "not requested" and each.key in accepted:
@@ -172,7 +174,7 @@ def check_asked(
     The parameters are those of :func:`compare`.
 
     :return: the comparison.
-    :raises CustodyRequestError: if it is refused; the error names what is wrong.
+    :raises CustodyRequestError: if the request is refused; the error names the fields or contradictions.
     """
     comparison = compare(requested, envelope, fields, settings, tenant_id=tenant_id)
     if comparison.faults:
@@ -246,7 +248,7 @@ _CHANGING = ("delet", "remov", "revok", "updat", "chang", "modif", "edit", "repl
 @lru_cache(maxsize=100)
 def is_creation(action: str, *, accept_unknown: bool) -> bool:
     """
-    Tell whether an envelope's action is the creation of an address; an empty action is.
+    Tell whether an envelope's action is the creation of an address. An empty action counts as a creation.
 
     :param action: the action.
     :param accept_unknown: whether to accept an unknown word, unless it may mean a change or a deletion.
@@ -257,7 +259,8 @@ def is_creation(action: str, *, accept_unknown: bool) -> bool:
     return not action or accept_unknown or (bool(words & _CREATING) and words <= _CREATING | _OBJECTS)
 
 
-# Words for changes are not included, because the changed field may be the address.
+# The words for deletions in _CHANGING. Words for other changes are left out: such a change may be of the address, so it
+# is not a deletion.
 _DELETING = _CHANGING[:3]
 
 
@@ -277,7 +280,7 @@ def _find_spelling(
 
     :param requested: the requested content; None: any.
     :param fields: the payload.
-    :param outside: the network in the envelope, which counts if the payload has none.
+    :param outside: the network in the envelope, which counts if the payload has no network.
     """
     if requested is None:
         return {}
@@ -301,14 +304,14 @@ def _same_place(
     requested: WhitelistRequest, address: str, memo: str | None, network: str | None
 ) -> dict[str, str | None]:
     """
-    Return the service's address and memo, as far as they mean what was requested.
+    Return the service's address and memo if they mean the same as the requested ones; or only those that do.
 
-    They are compared together, because an X-address contains a tag.
+    Both are compared together, because an X-address may contain the memo as its tag.
 
     :param requested: the requested content.
     :param address: the address at the service.
-    :param memo: its memo; None: there is none.
-    :param network: its network; None: it is unknown.
+    :param memo: the memo at the service; None: there is none.
+    :param network: the network at the service; None: it is unknown.
     """
     # Fast path for nearly every request.
     if (address, memo or "") == (requested.address, requested.memo or ""):
@@ -317,12 +320,12 @@ def _same_place(
     theirs = partial(canonical_place, address, chain=chain_name(requested.chain), network=network)
     if ours(requested.memo) == theirs(memo):
         return {"address": address, "memo": memo}
-    # If each address without a memo is the same, only the memos differ.
+    # If the addresses are the same when the memos are ignored, only the memos differ.
     return {"address": address} if ours(None) == theirs(None) else {}
 
 
 def _by_field(spelling: Mapping[str, Any], requested: WhitelistRequest | None) -> dict[str, str | None]:
-    """Return the values by the fields of a request, of which two may name the chain."""
+    """Return the values by field instead of key. Both ``blockchain`` and ``currency`` may name the chain."""
     found: dict[str, str | None] = {}
     for key, value in spelling.items():
         name = PAYLOAD_KEYS[key].field or key
@@ -360,7 +363,7 @@ def _quote(value: object) -> str:
 
 
 def _value(value: Any) -> str:
-    """Quote a value for a message. Invisible characters are escaped, because they may be the difference."""
+    """Quote a value for a message. Invisible characters are escaped, because two values may differ only in these."""
     if value in (None, "", []):
         return "nothing"
     if isinstance(value, list):
@@ -380,10 +383,10 @@ class _Key:
     The rule for comparing a key of a payload.
 
     :param field: the field of the request; None if no field corresponds to the key.
-    :param is_same: compares the requested value with the shown value.
-    :param is_list: whether its value is a list of links, and not a text.
-    :param harmless: the service's value for "not given".
-    :param by_service: whether the service may have filled in a value that was not requested.
+    :param is_same: compares the requested value with the service's value.
+    :param is_list: whether the key's value is a list of links, and not a text.
+    :param harmless: the value that the service uses for "not given".
+    :param by_service: whether a value that was not requested may have been filled in by the service.
     """
 
     field: str | None
@@ -395,9 +398,9 @@ class _Key:
 
 #: The keys of a payload, in the published order.
 PAYLOAD_KEYS: Mapping[str, _Key] = {
-    # The chain, under its other name.
+    # A payload names the chain `currency`.
     "currency": _Key("blockchain", _is_same_name),
-    # A network is compared by `_compare_network`.
+    # The network is compared by `_compare_network`, not by this rule.
     "network": _Key("network"),
     "addressType": _Key("address_type", harmless="individual", by_service=True),
     "address": _Key("address"),
@@ -438,11 +441,11 @@ def _asked(request: WhitelistRequest, key: _Key) -> Any:
 
 def _compare_network(request: WhitelistRequest, shown: object, outside: str | None) -> KeyComparison:
     """
-    Compare the network. If none was requested, the service may only fill in the main network.
+    Compare the network. If no network was requested, the service may only fill in the main network.
 
     :param request: the requested content.
     :param shown: the network in the payload.
-    :param outside: the network in the envelope, which counts if the payload has none.
+    :param outside: the network in the envelope, which counts if the payload has no network.
     """
     name, asked = "network", request.network
     if not outside or shown not in (None, ""):
@@ -466,7 +469,7 @@ def _compare_key(name: str, key: _Key, asked: Any, shown: object) -> KeyComparis
     if asked is not None:
         is_same = key.is_same(asked, shown) or (asked == key.harmless and shown in (None, ""))
     elif shown in (None, "", []):
-        # The value must have the key's type, even if it is empty. Only null is accepted for both types.
+        # Even an empty value must have the key's type; only null is accepted for every key.
         is_same = shown is None or is_valid
     elif is_valid:
         if key.harmless and shown == key.harmless:
@@ -489,7 +492,7 @@ def _unasked_key(key: str, field: str | None = None) -> KeyComparison:
 
 
 def _unknown(key: str) -> str:
-    """Return the name that accepts a key: quoted, if it could be confused with another key."""
+    """Return the name of an unknown key in ``accept_fields``; quoted if it could be confused with another key."""
     return key if key == sanitize(key, 60) and "." not in key else _quote(key)
 
 

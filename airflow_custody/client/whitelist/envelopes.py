@@ -64,14 +64,14 @@ class WireEnvelope(TypedDict, total=False):
     visibilityGroupID: str | None
     rulesContainer: Any
     rulesSignatures: Any
-    # Identifies the row's entry in the listing's rulesContainers.
+    # Identifies the row's rules in the listing's `rulesContainers`.
     rulesContainerHash: Any
-    # Why this entry cannot be used. The reading of a listing adds it; evidence contains it.
+    # Why the row's rules cannot be used. This package adds the field when it reads a listing; evidence contains it.
     rulesFault: Any
 
 
 class UnreadableRow(dict[str, Any]):
-    """The id of an unreadable row of a listing."""
+    """An unreadable row of a listing, of which only the id is kept."""
 
 
 #: The ids of a user, each with its kind, because one user's number may be another user's external id.
@@ -89,7 +89,7 @@ def user_ids(number: str | None, external: str | None) -> UserIds:
 
 
 def _read_row(value: Any, handler: Callable[[Any], Any]) -> Any:
-    """Return a row of a listing; only its id if unreadable."""
+    """Return a row of a listing; if it is unreadable, return only its id."""
     try:
         return handler(value)
     except ValidationError:
@@ -119,14 +119,14 @@ class WhitelistEnvelope:
     """
     A whitelisting request in the form that the service returns.
 
-    The hash that signers sign covers only :meth:`payload`. All other values are unverified.
+    The hash that signers sign covers only :meth:`payload`. Any other value is only the service's claim.
 
     :param wire: see :attr:`wire`.
     """
 
     def __init__(self, wire: WireEnvelope) -> None:
-        #: The known fields of the envelope, with the service's own names; numbers are read as text. In a listing, it
-        #: includes its rules. For an unreadable row, it is only the id.
+        #: The known fields of the envelope, with the service's own names; numbers are read as text. If the envelope
+        #: comes from a listing, its rules are included. For an unreadable row, there is only the id.
         self.wire = wire
         #: The request's id.
         self.id = wire.get("id", "")
@@ -149,12 +149,12 @@ class WhitelistEnvelope:
         self.network = wire.get("network")
         #: The group of users who can see the address.
         self.visibility_group_id = wire.get("visibilityGroupID")
-        #: The entries of its history, as sent.
+        #: The entries of the request's history, as sent.
         self.trails: tuple[WireTrail, ...] = tuple(wire.get("trails") or ())
 
     @cached_property
     def signings(self) -> tuple[UserSignature, ...]:
-        """The readable signatures, not verified."""
+        """The readable signatures. They are not verified here."""
         with suppress(RefusalError):
             return tuple(each for each in read_user_signatures(self.wire) if not each.fault)
         return ()
@@ -164,19 +164,19 @@ class WhitelistEnvelope:
         """
         The external ids of the users with signatures.
 
-        The signatures may cover another hash.
+        These signatures are not verified, and may cover an earlier hash than the current one.
         """
         return frozenset(each.user_id for each in self.signings)
 
     @cached_property
     def created_at(self) -> datetime | None:
-        """The earliest date in its history; None if unknown."""
+        """The earliest date in the request's history; None if it is unknown."""
         dates = [parse_timestamp(trail.get("date")) for trail in self.trails]
         return None if None in dates else min(filter(None, dates), default=None)
 
     @cached_property
     def created_by(self) -> UserIds:
-        """The user ids in its earliest history entry; empty if unknown."""
+        """The user ids in the earliest entry of the request's history; empty if they are unknown."""
         trails = self.trails
         first = [each for each in trails if len(trails) == 1 or parse_timestamp(each.get("date")) == self.created_at]
         if len(first) != 1 or (len(trails) > 1 and self.created_at is None):

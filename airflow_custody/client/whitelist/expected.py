@@ -18,8 +18,8 @@ def expected_by_id(ids: Sequence[str], expected: Any, *, consequence: str) -> di
 
     :param ids: the requests' ids.
     :param expected: the create task's ``request``, a list of such values, or the same fields written by hand. Each
-        entry needs the key ``id``, unless there is one request and one entry.
-    :param consequence: the end of each error message: the effect of the error, such as "nothing was signed".
+        entry needs the key ``id``, unless there is only one request and one entry.
+    :param consequence: the effect of an error, such as "nothing was signed". Each error message ends with it.
     :raises CustodyRequestError: if ``expected`` has another form, or is empty.
     """
     refuse = partial(_refusal, consequence=consequence)
@@ -33,7 +33,7 @@ def expected_by_id(ids: Sequence[str], expected: Any, *, consequence: str) -> di
         try:
             found[number] = WhitelistRequest(**fields)
         except CustodyRequestError as error:
-            raise refuse(f"of {number}: {error.message}") from None
+            raise refuse(f"is wrong for request {number}: {error.message}") from None
     return found
 
 

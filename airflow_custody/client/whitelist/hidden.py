@@ -17,6 +17,6 @@ def describe_hidden(hidden: int) -> str:
 
 
 def warn_of_hidden(hidden: int) -> str:
-    """Return a plan's warning about hidden requests, of which there is at least one."""
+    """Return a plan's warning about one or more hidden requests."""
     which = "It may be for a row" if hidden == 1 else "Some of them may be for rows"
     return f"The {describe_hidden(hidden)[4:]}. {which} that the plan creates."

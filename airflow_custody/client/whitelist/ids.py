@@ -15,12 +15,12 @@ T = TypeVar("T")
 
 def check_request_id(value: object, name: str = "the id of a whitelisting request") -> str:
     """
-    Check the id of a whitelisting request, which must be a number.
+    Check the id of a whitelisting request.
 
-    Only a number may become part of a URL or of a signed batch.
+    The id must be a number, because it becomes part of URLs, and ids are sorted by number before they are signed.
 
     :param value: the id, a decimal number of at most 64 bits, as text or as an int.
-    :param name: its name in errors.
+    :param name: the value's name in errors.
     :return: the id as text.
     :raises CustodyRequestError: if the value is not such a number.
     """
@@ -43,11 +43,11 @@ def check_request_ids(
     Check the ids of several requests.
 
     :param values: one id of a whitelisting request, or several.
-    :param name: their name in errors.
+    :param name: the name of the values in errors.
     :param limit: maximum number of ids; None: no limit. Default 100, the size of a batch.
     :param merge: whether repeated ids count once. Default False: they are refused.
     :param may_be_empty: whether an empty list is allowed. Default False.
-    :return: the ids in ascending numeric order, which is their order in a signature.
+    :return: the ids in ascending numeric order, in which they are signed.
     :raises CustodyRequestError: if there are no ids or too many, or an id is not a number or is repeated.
     """
     given = _check_each_id(values, name)
@@ -83,5 +83,5 @@ def fetch_items(values: Iterable[T]) -> list[T]:
 
 
 def cut_into_batches(ids: Sequence[str]) -> list[list[str]]:
-    """Return the ids in batches of at most 100: the same ids in the same order make the same batches."""
+    """Return the ids in batches of at most 100. The same ids in the same order always form the same batches."""
     return [list(ids[start : start + MAX_PAGE_SIZE]) for start in range(0, len(ids), MAX_PAGE_SIZE)]

@@ -2,7 +2,8 @@
 Find the requests at the service that are for a row's destination, and decide whether one serves or blocks the row.
 
 A row is a requested content: a row of a file, or the content of a single create. First, :func:`match_rows` finds the
-requests that are, or may be, for the destination of each row. Then :func:`decide` compares them with the row. No I/O.
+requests that are, or may be, for the destination of each row. Then :func:`decide` compares these requests with the row.
+Nothing here reads from the service.
 """
 
 from __future__ import annotations
@@ -33,17 +34,18 @@ if TYPE_CHECKING:
     from airflow_custody.client.settings import ClientSettings
     from airflow_custody.client.whitelist.models import WhitelistRequest
 
-#: Whether an existing request serves or blocks a row. ``create``: there is none. ``pending`` and ``unchanged``: a
-#: request with the row's content is pending or in effect. All other states block the row.
+#: Whether an existing request serves or blocks a row. ``create``: no request exists for the row. ``pending`` and
+#: ``unchanged``: a request with the row's content is pending or in effect. In all other states, the row is blocked:
+#: nothing is created for it.
 DecisionState = Literal["create", "pending", "unchanged", "differs", "rejected", "unreadable", "unverified"]
-#: The state of a row with a matching request, by the state of the request.
+#: The decision about a row, by the state of a request with the row's content.
 _STATES_BY_REQUEST: Mapping[str, DecisionState] = {
     "effective": "unchanged",
     "pending": "pending",
     "rejected": "rejected",
     "unknown": "differs",
 }
-# If several requests match a row, the row gets the request with the first of these states.
+# If several requests match a row, the request whose decision comes first in this list is used.
 _PREFERENCE: tuple[DecisionState, ...] = ("unchanged", "pending", "differs", "rejected")
 #: The fields that say which destination a request is for.
 DESTINATION_FIELDS = frozenset({"blockchain", "network", "address"})
@@ -102,12 +104,13 @@ class Match:
     :param row: the row.
     :param destination: its destination.
     :param same: the requests for this destination. Default: none.
-    :param uncertain: the requests that may be for this destination, under another name or in another case, or on
-        another network of ``ETH``. Default: none.
+    :param uncertain: the requests that may be for this destination: they name the chain or network differently, differ
+        in case, or are on another network of ``ETH``. Default: none.
     :param claims: unverified requests that claim to be for this destination. Default: none.
-    :param unreadable: unreadable requests, which may be for this destination. Default: none.
-    :param same_rows: other rows that may be on the same network. Default: none.
-    :param similar_rows: other rows that differ only in case, or in the spelling of the chain. Default: none.
+    :param unreadable: unreadable requests, which may be for any destination. Default: none.
+    :param same_rows: other rows with the same chain, address and memo, which may be on the same network. Default: none.
+    :param similar_rows: other rows whose destination differs only in case, or in the spelling of the chain. Default:
+        none.
     """
 
     row: FileRow
@@ -131,8 +134,8 @@ def match_rows(file_rows: Iterable[FileRow], requests: Iterable[Request], ignore
 
     :param file_rows: the rows, each for another destination.
     :param requests: the requests, in any order.
-    :param ignored: the ids of requests that do not block a row, unless they are certainly for its destination. Default:
-        none.
+    :param ignored: the ids of requests that a user has inspected and excluded. They are left out, unless they are
+        certainly for a row's destination. Default: none.
     :raises CustodyRequestError: if two rows are for the same destination.
     """
     declared = [(row, destination_of(row.request)) for row in file_rows]
@@ -159,7 +162,7 @@ def _match_row(
         for each in other_rows
         if each is not row and _differs_in_network_only(destination_of(each.request), destination)
     ]
-    # A user can ignore a request only as long as its destination is not certain.
+    # A request that is certainly for this destination cannot be ignored.
     same = [each for each in index.same(destination) if each.id not in ignored or is_on_network_of(each, destination)]
     possible: list[Request] = []
     unreadable: list[Request] = []
@@ -201,7 +204,8 @@ class Decision:
     :param fields: the names of the fields that differ. Default: none.
     :param note: further facts, as text. Default empty.
     :param shown: the service's values of the fields that differ, as text. Default: none.
-    :param options: the decisions of all requests for the row's destination, of which this is the best. Default: none.
+    :param options: one decision for each request for the row's destination; this decision is the best of them. Default:
+        none.
     """
 
     state: DecisionState
@@ -219,12 +223,12 @@ class Decision:
 
 def find_existing(asked: WhitelistRequest, requests: Iterable[Request], settings: ClientSettings) -> Decision:
     """
-    Decide whether an existing request serves or blocks a single requested content.
+    Decide whether an existing request serves or blocks the content of a single create.
 
-    A rejected request with other content is left out, because it says nothing about this content.
+    A rejected request with different content is left out, because it says nothing about this content.
 
     :param asked: the requested content.
-    :param requests: the listed requests that count, in any order.
+    :param requests: the listed requests to consider, in any order.
     :param settings: the client's settings, with the accepted fields.
     """
     found = [*requests]
@@ -254,7 +258,7 @@ def decide(match: Match, settings: ClientSettings) -> Decision:
         if destination_of(other.request).chain != match.destination.chain:
             note = f"{other.where} may be for the same destination: {_TWO_SPELLINGS}. Keep one of the two rows"
             return _stopped("blockchain", note)
-        return _stopped("address", f"it differs only in case from {other.where}, which may be the same address")
+        return _stopped("address", f"the address differs only in case from {other.where}, and may be the same address")
     if match.claims:
         claim = match.claims[0]
         note = f"not verified: {claim.reason}. This request may be for the row, so nothing is created"
@@ -267,7 +271,7 @@ def decide(match: Match, settings: ClientSettings) -> Decision:
 
 
 def _stopped(name: str, why: str) -> Decision:
-    """Return the decision about an ambiguous row, for which nothing is created, whatever the service lists."""
+    """Return the decision about an ambiguous row: nothing is created for it, whatever the service lists."""
     return Decision("differs", fields=(name,), note=f"nothing is created: {why}")
 
 
@@ -296,7 +300,8 @@ def compare_with_row(match: Match, request: Request, settings: ClientSettings) -
     fields = [*comparison.differs, *comparison.unknown]
     is_certain = request.destination is not None and is_same(request.destination, match.destination)
     if not is_certain and DESTINATION_FIELDS.isdisjoint(fields):
-        # On ETH, the network may name another chain, so accepting the key does not make the networks equal.
+        # The network may differ although its key is in `accept_fields`. On ETH, it may even name another chain, so it
+        # still counts as different.
         fields = [*fields, "network"]
     notes = []
     if comparison.unknown:
@@ -346,7 +351,7 @@ def _notes_on_destination(
 
 
 def shown_values(request: Request, fields: Iterable[str]) -> dict[str, str]:
-    """Return the service's values of these fields of a listed request, as text."""
+    """Return the values that the service returned for some fields of a request, as text."""
     envelope, payload = request.shown, request.fields
     values = {
         **{name: payload.get(key) for name, key in _KEYS.items()},

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def _as_identifier(value: object) -> object:
-    """Accept text or a whole number, which has only one spelling."""
+    """Accept text, and a whole number, because a whole number has only one spelling."""
     if fault := identifier_fault(value):
         raise ValueError(fault)
     return int.__repr__(value) if isinstance(value, int) else value
@@ -45,7 +45,7 @@ def _text(value: str) -> str:
     if not (value.isascii() and value.isprintable()) and (fault := character_fault(value)):
         raise ValueError(fault)
     if value != value.strip():
-        raise ValueError("begins or ends with white space: remove it, it is not removed automatically")
+        raise ValueError("begins or ends with white space: remove it, because it is not removed automatically")
     return value
 
 
@@ -58,17 +58,17 @@ def _label(value: str) -> str:
 def _address(value: str) -> str:
     _text(value)
     if any(map(str.isspace, value)):
-        raise ValueError("contains white space, which no address does: was it wrapped, or copied with other text?")
+        raise ValueError("contains white space, but addresses never do: was it wrapped, or copied with other text?")
     return value
 
 
 def _to_list(value: object) -> object:
     """Convert any sequence, such as the lazy XCom of a mapped task, to a list."""
     if isinstance(value, (str, bytes, bytearray, Mapping, AbstractSet)) or not isinstance(value, Iterable):
-        # Refuse a set, because its order, and thus the request, would differ between processes.
+        # Refuse a set, because its order would differ between processes, and so would the request.
         raise ValueError(f"must be a list of ids, not {describe(value)}")
     if not (found := list(value)):
-        raise ValueError("is an empty list; leave it out if there is no restriction")
+        raise ValueError("is an empty list; leave the field out if there is no restriction")
     return found
 
 
@@ -99,8 +99,8 @@ class FieldFault(NamedTuple):
     A fault of a field of a request.
 
     :param name: the field, with the position in its list; empty if the fault is about several fields.
-    :param text: the fault, to follow the name in a sentence.
-    :param hint: the usual cause in a DAG, to follow the text. Default empty.
+    :param text: the fault, as the rest of a sentence that begins with the name.
+    :param hint: the usual cause in a DAG, to be appended to the text. Default empty.
     """
 
     name: str
@@ -126,7 +126,7 @@ class WhitelistRequest(BaseModel):
     :param linked_internal_address_ids: only these internal addresses may send funds to the address.
     :param linked_wallet_ids: only these wallets may send funds to the address. If both lists are set, the service may
         apply other approval thresholds.
-    :param network: network of the chain. This field and all following ones are undocumented.
+    :param network: network of the chain. This field, and all fields after it, are undocumented.
     :param memo: memo or destination tag that goes with the address. On XRP, it must be a number from 0 to 4294967295,
         and must not contradict the tag of an X-address.
     :param address_type: kind of the address: ``individual``, ``exchange``, ``contract``, ...
@@ -134,7 +134,7 @@ class WhitelistRequest(BaseModel):
     :param customer_id: the customer the address belongs to.
     :param exchange_account_id: the account at the exchange.
     :param visibility_group_id: group of users who see the address.
-    :raises CustodyRequestError: if a field is missing, empty or malformed; it names the field.
+    :raises CustodyRequestError: if a field is missing, empty or malformed; the error names the field.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True)
@@ -156,7 +156,7 @@ class WhitelistRequest(BaseModel):
     @model_validator(mode="wrap")
     @classmethod
     def _refuse_by_name(cls, data: Any, handler: Any, info: ValidationInfo) -> Any:
-        """Raise this package's error: pydantic's would contain whole values and a link to its manual."""
+        """Raise this package's own error, because pydantic's would contain whole values and a link to its manual."""
         hint = ""
         try:
             request = handler(data)
@@ -168,7 +168,7 @@ class WhitelistRequest(BaseModel):
         else:
             faults, chain = _chain_faults(request.blockchain, request.currency), request.chain
             if request.memo and (fault := memo_fault(request.address, request.memo, chain)):
-                # Two fields are involved, so the fault has no single name.
+                # Address and memo are both involved, so the fault has no single name.
                 faults.append(FieldFault("", fault))
         if faults:
             if isinstance(info.context, list):
@@ -235,7 +235,7 @@ def _chain_faults(blockchain: object, currency: object) -> list[FieldFault]:
     if blockchain is None and currency is None:
         return [FieldFault("", "blockchain and currency are missing: one of these fields must name the chain")]
     if isinstance(blockchain, str) and isinstance(currency, str) and blockchain != currency:
-        same = "they name the same thing and must be equal"
+        same = "both name the chain, so they must be equal"
         named = f"blockchain is {sanitize(blockchain, 40)!r} and currency is {sanitize(currency, 40)!r}"
         return [FieldFault("", f"{named}: {same}")]
     return []
@@ -254,7 +254,7 @@ def _to_field_fault(error: Mapping[str, Any]) -> FieldFault:
     if error["type"] == "extra_forbidden":
         return FieldFault(name, "is not a field of a whitelisting request")
     if error["type"] == "string_type":
-        # The spelling of any other value is lost.
+        # Only text is accepted, because any other type of value has lost its original spelling.
         return FieldFault(name, text_fault(error["input"]) or "is malformed")
     if error["type"] == "value_error":
         return FieldFault(name, *error["ctx"]["error"].args)

@@ -104,19 +104,19 @@ class WhitelistOperations(ServiceOperations):
 
         :param request: the request.
         :param before_send: called before each attempt, when the connection is open and the request's body is about to
-            be sent. Nothing is created before that. If it raises, its exception is passed on unchanged, and nothing is
-            created. If it takes longer than five seconds, the request is prepared again and it is called again, at most
-            three times in all. Default None.
+            be sent. Nothing has been created at this point. If ``before_send`` raises an exception, the exception is
+            passed on unchanged, and nothing is created. If it takes longer than five seconds, the request is prepared
+            again and ``before_send`` is called again, at most three times in all. Default None.
         :return: the request's id, which the signing step needs.
-        :raises CustodyOutcomeUnknownError: if the request was sent and its response is missing, truncated,
-            unreadable, interim (1xx), a 5xx or a refusal that is not the service's own: it may have been created.
-        :raises CustodyResponseError: if it was redirected: it may have been created.
-        :raises CustodyError: of another type if it was not created.
+        :raises CustodyOutcomeUnknownError: if the call was sent and its response is missing, truncated, unreadable,
+            interim (1xx), a 5xx or a refusal that is not the service's own. The request may have been created.
+        :raises CustodyResponseError: if the call was redirected. The request may have been created.
+        :raises CustodyError: (of another type) if the request was not created.
         """
         body = request.to_wire()
         reply = self._transport.call(CREATE_WHITELIST_REQUEST, WireCreateResponse, body=body, before_send=before_send)
         identifier = str((reply.body.get("result") or {}).get("id", ""))
-        # Any later step refuses an id that is not a number.
+        # An id that is not a number would be refused by every later step, so it is not accepted here.
         if read_number(identifier, MAX_ID) is None:
             raise reply.unexpected("it has no readable 'result.id'")
         return identifier
@@ -132,18 +132,18 @@ class WhitelistOperations(ServiceOperations):
         """
         Find whitelisting requests, page by page: ``GET /whitelists/addresses`` (undocumented).
 
-        The listing is complete even if requests are added or removed meanwhile, as long as the service keeps their
-        order: each page must begin with a request of an earlier page. The service may count requests that it does not
-        return, for example because it finds their signatures invalid. :meth:`list_whitelist_requests` returns the
-        number of these hidden requests. The service applies the filters. It may ignore a filter, or return more than
-        exact matches, so check the result; only ``ids`` is checked here. With pinned keys, each page contains the rules
-        once, and its rows share them.
+        The listing is complete even if requests are added or removed while it is read, as long as the service keeps
+        their order: pages overlap, and each page must begin with a request of an earlier page. The service may count
+        requests that it does not return, for example because it finds their signatures invalid.
+        :meth:`list_whitelist_requests` returns the number of these hidden requests. The service applies the filters. It
+        may ignore a filter, or return more than exact matches, so check the result; only ``ids`` is checked here. With
+        pinned keys, each page contains its rules (who must sign) only once, and its rows share them.
 
-        :param ids: only these requests; a listing with any other request is refused. Default None: all.
-        :param addresses: only requests for these addresses. Default None: all.
+        :param ids: ids of the requests to find; a listing with any other request is refused. Default None: all.
+        :param addresses: addresses of the requests to find. Default None: all addresses.
         :param include_pending: whether to include requests that are pending approval. Default True.
-        :param page_size: number of requests per page, from 1 to 100. Pages of one request do not overlap, so changes
-            are found less often. Default 100.
+        :param page_size: number of requests per page, from 1 to 100. With 1, pages cannot overlap, so a change of the
+            listing may go unnoticed. Default 100.
         :return: the requests, in the service's order, each once. Pages are fetched when they are needed.
         :raises CustodyRequestError: if ``page_size`` or a filter is wrong; nothing is sent.
         :raises CustodyResponseError: if the listing changed while it was read, or its pages are inconsistent (then the
@@ -164,8 +164,8 @@ class WhitelistOperations(ServiceOperations):
         """
         Read all whitelisting requests: ``GET /whitelists/addresses`` (undocumented).
 
-        :param ids: only these requests, as for :meth:`find_whitelist_requests`. Default None: all.
-        :param addresses: only requests for these addresses. Default None: all.
+        :param ids: ids of the requests to find, as for :meth:`find_whitelist_requests`. Default None: all.
+        :param addresses: addresses of the requests to find. Default None: all addresses.
         :param include_pending: whether to include requests that are pending approval. Default True.
         :return: the requests (``rows``), and the number of requests that the service counts but does not return
             (``hidden``).
@@ -193,7 +193,7 @@ class WhitelistOperations(ServiceOperations):
         """
         Find the requests that the client's user may sign: ``GET /whitelists/addresses/for-approval`` (undocumented).
 
-        :param ids: only these requests; a listing with any other request is refused. Default None: all.
+        :param ids: ids of the requests to find; a listing with any other request is refused. Default None: all.
         :param include_already_signed: whether to include pending requests that the user has already signed. Default
             False.
         :return: the requests, each once. Pages are fetched when they are needed.
@@ -229,14 +229,15 @@ class WhitelistOperations(ServiceOperations):
         :class:`~airflow_custody.client.whitelist.signing.sending.RequestSigner` creates signatures safely.
 
         :param ids: the requests' ids in ascending numeric order.
-        :param signature: the user's signature over their current hashes: 64 bytes ``r || s`` in base64.
+        :param signature: the user's signature over the requests' current hashes: 64 bytes ``r || s`` in base64.
         :param comment: comment for the requests' history.
         :param before_send: same as for :meth:`create_whitelist_request`. Default None.
         :return: the number of signatures that the service reports as accepted.
-        :raises CustodyOutcomeUnknownError: if it was sent and its response is missing, truncated, unreadable, interim
-            (1xx) or a 5xx.
-        :raises CustodyError: of another type if it was refused or redirected. If the error is ``from_service``, nothing
-            was accepted. A gateway may return an error although the service has accepted the signature.
+        :raises CustodyOutcomeUnknownError: if the signature was sent and the response is missing, truncated,
+            unreadable, interim (1xx) or a 5xx.
+        :raises CustodyError: (of another type) if the signature was refused or redirected. If the error is
+            ``from_service``, the service did not accept the signature. A gateway may return an error although the
+            service has accepted it.
         """
         body = {"ids": check_request_ids(ids), "signature": signature, "comment": comment}
         reply = self._transport.call(APPROVE_WHITELIST_REQUESTS, WireSignatures, body=body, before_send=before_send)
@@ -250,14 +251,14 @@ class WhitelistOperations(ServiceOperations):
         Reject whitelisting requests: ``POST /whitelists/addresses/reject`` (undocumented).
 
         An empty response confirms the rejection. After any other success, a redirect or a refusal (4xx), each request
-        is read by its id, and its status must be one of the client's ``rejected_statuses``. Only a refused token and an
-        error that a later call may overcome, such as a 429, are raised without that. Rejecting requests that are
-        already rejected therefore succeeds, with a warning in the log.
+        is read by its id, and its status must be one of the client's ``rejected_statuses``. A refused token, and an
+        error that a later call may overcome (such as a 429), are raised without reading the requests. Rejecting
+        requests that are already rejected therefore succeeds, with a warning in the log.
 
         :param ids: the requests' ids.
-        :param comment: why; not empty.
+        :param comment: the reason; not empty.
         :raises CustodyResponseError: if the rejection is not confirmed.
-        :raises CustodyError: of another type, if the service refuses and at least one request is not rejected.
+        :raises CustodyError: (of another type) if the service refuses, and at least one request is not rejected.
         """
         numbers = check_request_ids(ids)
         words = self._transport.settings.status_words
@@ -282,12 +283,12 @@ class WhitelistOperations(ServiceOperations):
         A response that is empty or names only this request confirms the deletion. After any other success, a redirect,
         a gateway's refusal (4xx), or the service's own 400, 404 or 409, the service itself must confirm that the
         request does not exist: it returns 404 for the request's id, does not list the request, and can still return a
-        request that it lists. Other errors, and any that a later call may overcome, such as a 429, are raised without
-        that. If the request is found to be deleted already after a 400 or 409, the deletion succeeds, with a warning in
-        the log.
+        request that it lists. Other errors, and errors that a later call may overcome (such as a 429), are raised
+        without this confirmation. If the request proves to be deleted already after a 400 or 409, the deletion
+        succeeds, with a warning in the log.
 
         :param request_id: the request's id.
-        :param comment: why; not empty.
+        :param comment: the reason; not empty.
         :raises CustodyNotFoundError: if the service itself reports that the request does not exist.
         :raises CustodyResponseError: if the deletion is not confirmed.
         """
@@ -295,7 +296,7 @@ class WhitelistOperations(ServiceOperations):
 
         def shows(data: Mapping[str, Any]) -> bool:
             request = shown_object(data, "result")
-            # A request with a status is not accepted as proof, because it may still exist.
+            # A response in which the request has a status proves nothing, because the request may still exist.
             return str(request.get("id")) == number and not request.get("status")
 
         def read_back() -> str | None:
@@ -336,7 +337,7 @@ class WhitelistOperations(ServiceOperations):
         rows, total = reply.rows("result", "totalItems"), reply.count("totalItems")
         wanted = filters.get("ids")
         if wanted is not None and (others := {identifier for identifier, _ in rows}.difference(wanted)):
-            # Refuse the listing, because it may lack requests or contain other requests.
+            # The service has not applied the filter as expected, so requests may also be missing. Refuse the listing.
             raise reply.unexpected(f"it contains request {sanitize(min(others), 40)}, which was not requested")
         add_rules([row for _, row in rows], reply.body.get("rulesContainers"), rules)
         return OffsetPage([(identifier, WhitelistEnvelope(row)) for identifier, row in rows], total)
@@ -350,7 +351,7 @@ def _given_filters(operation: Operation, filters: Mapping[str, str | Iterable[st
         if value is not None
     }
     if not all(any(values) for values in given.values()):
-        # An empty filter would not be sent, and the listing would contain everything.
+        # Refuse an empty filter: it would not be sent, and the listing would contain everything.
         raise operation.refused("a filter is empty")
     return {**given}
 
@@ -359,13 +360,13 @@ def status_if_exists(client: WhitelistOperations, request_id: str) -> str | None
     """
     Return a request's status; None if the request certainly does not exist.
 
-    A 404 may also mean that the service does not offer to read single requests. It proves that the request does not
-    exist only if the request is neither listed nor hidden, and a listed request can be read in the same way; or if the
-    service counts no requests at all.
+    A 404 may also mean that the service does not offer to read single requests. Therefore it proves that the request
+    does not exist in two cases only: the request is neither listed nor hidden, and a listed request can be read in the
+    same way; or the service counts no requests at all.
 
     :param client: the client.
     :param request_id: the request's id.
-    :raises CustodyError: if that cannot be determined.
+    :raises CustodyError: if the status cannot be determined.
     """
     not_offered: CustodyError | None = None
     try:
@@ -386,20 +387,20 @@ def status_if_exists(client: WhitelistOperations, request_id: str) -> str | None
     if hidden:
         raise CustodyResponseError(
             f"the service responds with 404 to reading request {request_id}, but {describe_hidden(hidden)}, and this "
-            "request may be among them: whether it exists is unknown",
+            "request may be among them, so whether it exists is unknown",
             code="outcome-unknown",
         )
     if not others or any(status_if_shown(client, each) is not None for each in others):
         return None
     raise CustodyResponseError(
         f"the service responds with 404 to reading request {request_id}, and also to reading requests that it lists "
-        f"({', '.join(sanitize(each, 40) for each in others)}): whether the request exists is unknown",
+        f"({', '.join(sanitize(each, 40) for each in others)}): whether request {request_id} exists is unknown",
         code="outcome-unknown",
     )
 
 
 def _some_listed(client: WhitelistOperations) -> list[str]:
-    """Return up to three listed ids, because a single request might be deleted at this moment."""
+    """Return the ids of up to three listed requests. One might not be enough, because it may be deleted just now."""
     page = [each.id for each in islice(client.find_whitelist_requests(), MAX_PAGE_SIZE)]
     return list(dict.fromkeys([page[-1], page[len(page) // 2], page[0]])) if page else []
 

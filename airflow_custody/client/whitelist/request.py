@@ -1,10 +1,10 @@
 """
 A whitelisting request: its state, its content, and its verification.
 
-The reported state of a request depends on two facts: its ``status``, and the listings that contain it, because the
+The service reports the state of a request by two facts: its ``status``, and the listings that contain it, because the
 service lists pending requests only on demand. The service's vendor publishes no list of status words, so an unknown
-word proves nothing. With pinned keys there is a third fact: only signatures prove that a request is in effect.
-:func:`make_request` evaluates all of this once. All other code uses the result.
+word proves nothing. With pinned keys, signatures count, too: only they prove that a request is in effect.
+:func:`make_request` evaluates all of this once. All other code uses its result.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from airflow_custody.client.verification.verifier import Verifier
     from airflow_custody.client.whitelist.envelopes import WhitelistEnvelope
 
-#: State of a request. ``unknown``: not pending, and its status is not a known word, or it has vanished.
+#: State of a request. ``unknown``: the request is not pending, and its status is not a known word, or it has vanished.
 #: ``unverified``: its signatures do not prove what its state requires. ``unreadable``: its content cannot be read.
-#: ``missing``: not listed.
+#: ``missing``: it is not listed.
 RequestState = Literal["effective", "pending", "rejected", "unknown", "unverified", "unreadable", "missing"]
 #: Why the state of a request that has vanished is unknown, whatever its status word.
 VANISHED = "it was listed as settled, but is missing from the later listing of all requests"
@@ -51,9 +51,9 @@ class ListedRequest:
 
     :param id: its id.
     :param envelope: the request, as last listed; None: it is not listed. Default None.
-    :param is_settled: whether it is among the requests that are not pending. Default False.
+    :param is_settled: whether it is among the settled requests: those that are not pending. Default False.
     :param has_vanished: whether it was among the settled requests but is missing from the later listing of all
-        requests: it was deleted in between, or one of the listings is out of date. Default False.
+        requests, because it was deleted in between, or one of the listings is out of date. Default False.
     :param for_approval: the request, as listed among the requests that the client's user may still sign. Default None:
         it is not among them.
     """
@@ -81,12 +81,12 @@ class Request:
     :param for_approval: the request, as listed among the requests that the client's user may sign; None if it is not
         among them.
     :param destination: its destination; None if it cannot be read.
-    :param fields: the signed fields, if signatures prove them; otherwise its payload, which only the service claims.
-        Empty if it cannot be read.
+    :param fields: the signed fields, if signatures prove them; otherwise the fields of its payload, which are only the
+        service's claim. Empty if the payload cannot be read.
     :param trust: the result of verifying its signatures.
     :param deletion_pending: whether the request is settled, and its deletion is pending approval by the client's user.
     :param is_contradictory: whether the request is listed as pending although it has the status of a settled request.
-    :param is_settled: whether it is among the requests that are not pending. Default False.
+    :param is_settled: whether it is among the settled requests: those that are not pending. Default False.
     :param has_vanished: whether it was among the settled requests but is missing from the later listing of all
         requests. Default False.
     :param reason: why the request is unverified, unreadable or unknown, without the request's name; empty in other
@@ -106,13 +106,13 @@ class Request:
     is_settled: bool = False
     has_vanished: bool = False
     reason: str = ""
-    #: Its state, as far as it can still take effect; whether a request is in effect is decided here. Only a request in
-    #: effect must be readable and verified. A pending request may still receive its signatures, so a fault of it does
-    #: not count. A request whose row of the listing cannot be read is ``unreadable`` in any case.
+    #: The state by which a wait decides. It is :attr:`state`, except that only a request in effect must be readable and
+    #: verified: any other request with such a fault has its reported state, because it may still receive its
+    #: signatures. A request whose row of the listing cannot be read is ``unreadable`` in any case.
     phase: RequestState = field(init=False)
-    #: The address that its signatures prove; None if there is no proof, or no keys are pinned.
+    #: The address that the request's signatures prove; None if there is no proof, or no keys are pinned.
     proved: VerifiedAddress | None = field(init=False)
-    #: A note on the fields that its signatures omit, or none.
+    #: A note on the fields that the signatures do not cover; empty if they cover all fields.
     legacy_notes: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -132,24 +132,24 @@ class Request:
 
     @cached_property
     def shown(self) -> WhitelistEnvelope:
-        """The envelope of a request that is listed."""
+        """The envelope; only for a request that is listed."""
         if self.envelope is None:
             raise ValueError(f"{self.name} is not listed")
         return self.envelope
 
     @property
     def signed_by(self) -> frozenset[str]:
-        """The external ids of the users with signatures, not verified; empty if it is missing."""
+        """The external ids of the users with signatures (not verified here); empty if the request is missing."""
         return frozenset() if self.envelope is None else self.envelope.signed_by
 
     @cached_property
     def facts(self) -> dict[str, Any] | None:
-        """What its signatures prove, as :func:`verified_facts` returns it; None if there is no proof."""
+        """The facts that its signatures prove, in the form of :func:`verified_facts`; None if there is no proof."""
         return None if self.proved is None else verified_facts(self.proved)
 
     @cached_property
     def status(self) -> str:
-        """Its status as sent by the service, shortened for reports; empty if there is none."""
+        """The status as sent by the service, shortened for reports; empty if there is none."""
         return "" if self.envelope is None else status_word(self.envelope.status)
 
 
@@ -228,7 +228,7 @@ def _read_content(envelope: WhitelistEnvelope, trust: Trust) -> tuple[Destinatio
     """
     Return the destination and the fields of a request.
 
-    :raises RefusalError: if they cannot be read.
+    :raises RefusalError: if one of them cannot be read.
     """
     fields: Mapping[str, Any] | None = None
     if trust.address is not None:
@@ -249,7 +249,8 @@ def to_whitelist_request(request: Request) -> WhitelistRequest:
     Values that the service fills in, and empty fields, are left out.
 
     :param request: a listed request.
-    :raises RefusalError: if no parameters would create it: a field is malformed, or has surrounding white space.
+    :raises RefusalError: if no parameters would create this request, because a field is malformed or has surrounding
+        white space.
     """
     envelope = request.envelope
     fields: dict[str, Any] = {}
@@ -273,8 +274,8 @@ def compare_effective(expected: WhitelistRequest, request: Request, settings: Cl
     """
     Compare a request in effect with its whole expected content.
 
-    For a verified request, only the signed text counts: a field that no signature covers does not match. Otherwise, the
-    payload is compared, and checked against the hash that the service returns.
+    For a verified request, only the signed text is compared, so an expected field that no signature covers does not
+    match. For any other request, the payload is compared; it must match the hash that the service returns.
 
     :param expected: the expected content.
     :param request: the request.
@@ -316,7 +317,7 @@ def verified_facts(verified: VerifiedAddress) -> dict[str, Any]:
 
 
 def describe_verified(facts: Mapping[str, Any]) -> str:
-    """Describe the result of :func:`verified_facts`: the signers and the rules."""
+    """Describe the signers and the rules in a result of :func:`verified_facts`."""
     signed_by = name_some(facts["signed_by"], 60)
     date = facts["rules_date"].replace("T", " ").replace("Z", " UTC")
     rules = f"rules of {date}" if date else "rules without a date"

@@ -1,4 +1,4 @@
-"""The signatures that a request has, and those that it still needs, as far as the signed rules tell."""
+"""The signatures that a request has, and those that it still needs according to the signed rules."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MAX_SHOWN = 3
 
 def find_signatures(envelope: WhitelistEnvelope, verifier: Verifier | None) -> RequestSignatures | None:
     """
-    Return the valid signatures of a request, with the ways to sign it under the signed rules.
+    Return the valid signatures of a request, with the combinations of groups that may sign it under the signed rules.
 
     :param envelope: the request.
     :param verifier: the verifier; None if no keys are pinned.
@@ -40,7 +40,8 @@ def describe_signatures(envelope: WhitelistEnvelope, verifier: Verifier | None) 
     Describe for which groups a pending request waits, and who has signed it.
 
     :param envelope: the request.
-    :param verifier: the verifier; None if no keys are pinned. Then only the service names those who have signed.
+    :param verifier: the verifier; None if no keys are pinned. The users who have signed are then only the service's
+        claim.
     """
     found = find_signatures(envelope, verifier)
     if found is None:
@@ -51,7 +52,7 @@ def describe_signatures(envelope: WhitelistEnvelope, verifier: Verifier | None) 
 
 
 def _waiting(paths: Sequence[Sequence[GroupSignatures]]) -> str:
-    """Describe the groups that lack signatures; empty if they are unknown, or one way to sign is complete."""
+    """Describe the groups that lack signatures; empty if they are unknown, or if no signature is lacking."""
     lacking = [[each for each in path if len(each.user_ids) < each.minimum] for path in paths]
     if not all(lacking) or not lacking:
         return ""

@@ -35,10 +35,10 @@ class Snapshot:
     Whitelisting requests as the service listed them: all of them or some.
 
     :param requests: the requests, by id. If they were requested by id, missing requests are included.
-    :param settings: the settings of the client that read them, with the status words and the accepted fields.
+    :param settings: the settings of the client that read the requests, with the status words and the accepted fields.
     :param verifier: the verifier of the requests. Default None: nothing was verified.
     :param hidden: number of requests that the service counts but does not return, in the listing of all requests. If
-        requests were read by id, only those with one of these ids count. Default 0.
+        requests were read by id, only hidden requests with one of these ids are counted. Default 0.
     """
 
     requests: Mapping[str, Request]
@@ -64,14 +64,15 @@ def read_snapshot(
     """
     Read whitelisting requests, and verify them if the client has pinned keys.
 
-    The settled requests (those that are not pending) are read first, then all requests, then the requests that the
-    client's user may still sign. A request in the second listing but not in the first is pending. In this order, a
-    request that takes effect in between is reported as pending, and not as missing. A request in the first listing
-    but not in the second has vanished: its state is unknown, unless it was rejected, or the user may still
-    sign it. This takes two calls for each hundred requests, and one for each hundred that the user may sign.
+    Three listings are read in this order: the settled requests (those that are not pending), all requests, and the
+    requests that the client's user may still sign. A request in the second listing but not in the first is pending.
+    Because of the order, a request that takes effect between the first two listings is reported as pending, and not as
+    missing. A request in the first listing but not in the second has vanished: its state is unknown, unless it was
+    rejected, or the user may still sign it. This takes two calls for each hundred requests, and one for each hundred
+    that the user may sign.
 
-    The number of hidden requests is that of the second listing, which has pending requests, too. The other two listings
-    may hide the same requests, so their numbers add nothing.
+    The number of hidden requests comes from the second listing, because that also has pending requests. The other two
+    listings may hide the same requests, so their numbers are not added.
 
     :param client: the client.
     :param ids: ids of the requests to read. Default None: all that the service lists.
@@ -79,11 +80,12 @@ def read_snapshot(
         one, if the client has pinned keys.
     :return: the requests. If ``ids`` is set, requests that are not listed are ``missing``. A request that cannot be
         read or verified does not affect the other requests.
-    :raises CustodyError: if a page cannot be read. An incomplete listing proves nothing.
+    :raises CustodyError: if a page cannot be read, because an incomplete listing proves nothing.
     """
     listing = _read_everything(client) if ids is None else _read_some(client, list(dict.fromkeys(ids)))
     found = listing.rows
-    # The service may list pending requests without the rules that verify them.
+    # The service may list pending requests without the rules that are needed to verify them. If so, the verifier
+    # fetches the rules in force.
     shown = [envelope.wire for each in found for envelope in (each.envelope, each.for_approval) if envelope is not None]
     if verifier is None:
         verifier = verifier_for(client, shown)
@@ -140,15 +142,15 @@ def find_for_approval(client: CustodyClient, ids: Sequence[str] | None) -> Envel
     Find the requests that the client's user may still sign.
 
     :param client: the client.
-    :param ids: only these requests; None: all.
-    :return: the requests, by id; none if the user is not a signer.
+    :param ids: ids of the requests to find; None: all.
+    :return: the requests, by id; empty if the user is not a signer.
     :raises CustodyError: if a page cannot be read.
     """
     try:
         return {each.id: each for each in client.find_whitelist_requests_for_approval(ids=ids)}
     except CustodyError as error:
-        # Only a response of the service itself proves that the user is not a signer. A refusal that names no role does
-        # not prove it.
+        # Only the service's own response proves that the user is not a signer, and only if it names the missing role,
+        # or if the service does not offer the operation.
         if error.not_offered_by_service or error.is_missing_role:
             return {}
         raise

@@ -1,4 +1,4 @@
-"""The status words of requests. The service's vendor publishes no list of them."""
+"""The status words of requests, of which the service's vendor publishes no list."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from airflow_custody.client.text import ASCII_LOWER
 
 #: The status of a request in effect, from a published sample.
 EFFECTIVE_STATUSES = ("approved",)
-#: Statuses, some of them guesses, of a request that can no longer take effect. A word that the service never uses
+#: Statuses of a request that can no longer take effect. Some of them are guesses; a word that the service never uses
 #: does no harm.
 REJECTED_STATUSES = ("rejected", "declined", "expired", "canceled", "cancelled")
 
@@ -20,7 +20,7 @@ class StatusWords:
     """
     The known status words of an installation, compared without regard to case.
 
-    :attr:`ClientSettings.status_words` makes them. Only tests make others.
+    :attr:`ClientSettings.status_words` creates them from the settings. Only tests create them in another way.
 
     :param effective: words of requests in effect.
     :param rejected: words of rejected requests.
@@ -36,5 +36,5 @@ class StatusWords:
         return {**effective, **{word.translate(ASCII_LOWER): "rejected" for word in self.rejected}}  # type: ignore[dict-item]
 
     def meaning(self, status: str | None) -> Literal["effective", "rejected", "unknown"]:
-        """Return the meaning of a status word alone, without regard to the listings."""
+        """Return the meaning of a status word by itself, whatever the listings say about the request."""
         return self._meanings.get(status.translate(ASCII_LOWER), "unknown") if status else "unknown"

@@ -40,8 +40,8 @@ VerifiedState = Literal["verified", "unverified", "pending", "rejected", "absent
 VERIFIED_STATES: tuple[VerifiedState, ...] = ("verified", "unverified", "pending", "rejected", "absent")
 
 _PROVED = ("fields", "legacy", "omitted", "hash", "applied", "user_ids", "rules")
-# A settled request that was not rejected is verified like a request in effect, whatever its status word. A settled
-# request that is missing from the later listing of all requests is absent.
+# How a request is marked in evidence, by its reported state. A settled request that was not rejected is verified like a
+# request in effect, whatever its status word. "unknown" remains only for a request that has vanished or is missing.
 _LISTED: dict[ReportedState, ListingState] = {
     "effective": "settled",
     "pending": "pending",
@@ -69,7 +69,7 @@ class VerifiedWhitelist:
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
-        """A row for each request; see ``custody whitelist verify --help-all``."""
+        """A row for each request. ``custody whitelist verify --help-all`` describes its keys."""
         return [_row(each) for each in self.requests]
 
     @cached_property
@@ -85,7 +85,7 @@ class VerifiedWhitelist:
 
     @cached_property
     def unproved(self) -> list[dict[str, Any]]:
-        """The rows that lack a proof, each with the reason."""
+        """The rows that lack the proof that their state requires; ``reason`` says why."""
         return [each for each in self.rows if each["reason"] is not None]
 
     @property
@@ -133,7 +133,8 @@ class VerifiedWhitelist:
         """
         Return the content of a file with the evidence.
 
-        It has been read again with :func:`parse_evidence`, because otherwise an auditor would be the first to read it.
+        The content is read back with :func:`parse_evidence` first. Otherwise, an error in it would only be found by an
+        auditor.
 
         :param file: as for :meth:`to_json`. Default None.
         :raises CustodyRequestError: if the evidence cannot be read again.
@@ -145,17 +146,17 @@ class VerifiedWhitelist:
         except CustodyRequestError as error:
             raise _not_kept(error.message) from None
         if [each.id for each in found.rows] != [each.id for each in self.requests]:
-            raise _not_kept("the evidence has other requests than those that were verified")
+            raise _not_kept("the evidence does not have the same requests as those that were verified")
         return data
 
 
 def _not_kept(why: str) -> CustodyRequestError:
-    advice = "Verify fewer requests at once: give their ids."
+    advice = "Verify fewer requests at once, by naming their ids."
     return CustodyRequestError(f"{why}; nothing was written", advice=advice, code="file-wrong")
 
 
 def describe_row(row: Mapping[str, Any]) -> str:
-    """Return a row as a line of text; empty if rejected."""
+    """Return a row as a line of text; empty for a rejected request."""
     name = f"request {sanitize(row['id'], 40)}"
     if row["reason"] is not None:
         return f"{name}: {row['state'].upper()}: {sanitize(row['reason'], 600)}"
@@ -195,7 +196,7 @@ def verify_service(client: CustodyClient, ids: Iterable[str] | None = None) -> V
 
 
 def _as_settled(request: Request) -> Request:
-    """Return a settled request as one in effect if only its status word is unknown. It was verified like one."""
+    """Return a settled request as one in effect if only its status word is unknown, because it was verified as one."""
     if request.reported != "unknown" or request.has_vanished or request.envelope is None:
         return request
     return replace(request, reported="effective", state="effective" if request.state == "unknown" else request.state)
@@ -214,7 +215,7 @@ def verify_evidence(kept: EvidenceFile, pins: VerificationPins, ids: Iterable[st
     found = {each.id: _read_evidence(each, verifier) for each in kept.rows}
     if ids is None:
         return VerifiedWhitelist([*found.values()], verifier, hidden=kept.hidden)
-    # Each id is either in the file or absent, so requests that were hidden do not matter.
+    # Each of these ids is either in the file or absent, so the number of requests that were hidden does not matter.
     return VerifiedWhitelist([found.get(each, Request(each, "missing")) for each in ids], verifier)
 
 

@@ -41,10 +41,9 @@ if TYPE_CHECKING:
 
 # If a look-up of several requests fails, the maximum number of further look-ups per poll that isolate the cause.
 _MAX_ISOLATING_LOOKUPS = 48
-# HTTP statuses with which a service may reject a whole look-up because of a single request in it. A single request may
-# also make the response unreadable.
+# HTTP statuses with which a service may reject a whole look-up because of a single request in it.
 _STATUSES_OF_ONE = (400, 404, 413, 414, 422, 431, 500)
-# Maximum number of groups in a summary, the most frequent ones.
+# Maximum number of groups in a summary. The most frequent groups are named.
 _MAX_GROUPS = 5
 _WHO_HAS_SIGNED = "`custody whitelist show {id}` shows who has signed. If approvals take longer, raise 'timeout'."
 _IN_WORDS: dict[RequestState, str] = {
@@ -52,7 +51,7 @@ _IN_WORDS: dict[RequestState, str] = {
     "missing": "not listed",
     "unknown": "in an unknown state",
 }
-# Words for the requests that end a wait, by error type. The first matching type counts.
+# How a message describes the requests that end a wait, by error type. The first matching type is used.
 _ENDINGS = {
     CustodyVerificationError: "not verified",
     CustodyResponseError: "not readable",
@@ -90,7 +89,7 @@ class RequestWait:
 
     #: A request counts as missing after this many seconds without being listed.
     gone_after: ClassVar[float] = LOOKUP_WAIT
-    #: Delay in seconds before a request in effect that does not verify is looked up again, because the service may
+    #: Seconds after which a request in effect whose verification has failed is looked up again, because the service may
     #: list its last signature late.
     unverified_after: ClassVar[float] = 5.0
 
@@ -132,7 +131,7 @@ class RequestWait:
         failures = [one for each in self.ids if isinstance(one := found.requests[each], CustodyError)]
         if failures and not errors:
             raise max(failures, key=lambda error: (not error.transient, error.retry_after or 0.0))
-        # Only hashes are kept, because there may be thousands of requests.
+        # Keep only the hashes of the signed texts, because there may be thousands of requests.
         verified = {
             id_: each.proved.hash for id_, each in requests.items() if each.phase == "effective" and each.proved
         }
@@ -149,7 +148,7 @@ class RequestWait:
                 warnings=warnings,
                 advice=_WHO_HAS_SIGNED.format(id=still_open[0]) if still_open else "",
             )
-        same = "have the same signed text: signatures do not prove that each of them exists"
+        same = "have the same signed text, so signatures do not prove that each of them exists"
         warnings += [f"whitelisting requests {ids} {same}" for ids in same_texts(verified)]
         result = self._result(requests, len(verified))
         return WaitState(True, summary if verified else f"{summary}. {NOT_PINNED}", result, warnings=warnings)
@@ -198,13 +197,11 @@ class RequestWait:
 
     def _missing_error(self, request: Request, missing_since: Mapping[str, float]) -> CustodyError | None:
         """
-        Return the error for a request that was missing for too long.
-
-        None for any other request.
+        Return the error for a request that has been missing for too long; None if it has not.
 
         :param request: the request.
-        :param missing_since: for each request that was missing at the previous poll, since when it has been missing. A
-            request that could not be looked up at that poll is not included.
+        :param missing_since: the time since when each request has been missing, by id, as of the previous poll. A
+            request that was listed, or could not be looked up, at that poll is not included.
         """
         now = time.monotonic()
         since = self._missing_since[request.id] = missing_since.get(request.id, now)
@@ -268,8 +265,8 @@ def poll_requests(client: CustodyClient, waits: Sequence[RequestWait]) -> PollRe
     """
     Look up the requests of several waits, each request once. This may take long.
 
-    A request that is reported as in effect but does not verify is looked up again after a delay, because listings may
-    be late.
+    If the verification of a request in effect fails, the request is looked up again after a delay, because the service
+    may list its last signature late.
 
     :param client: the client.
     :param waits: the waits.
@@ -286,12 +283,13 @@ def _find(client: CustodyClient, ids: Sequence[str]) -> dict[str, Request | Cust
     """
     Look up requests in batches of a hundred.
 
-    If a single request may have caused a failure, the batch is halved until that request is isolated, so that the
-    others can be looked up.
+    If a single request may have caused the failure of a batch, the batch is halved until that request is isolated, so
+    that the other requests can be looked up.
     """
     found: dict[str, Request | CustodyError] = {}
     failed: list[tuple[list[str], CustodyError]] = []
-    # Use a random order: a poll cannot isolate all requests if many of them fail, but later polls isolate others.
+    # Use a random order. If many requests cause failures, one poll cannot isolate all of them, but with another order,
+    # the next poll isolates others.
     batches = cut_into_batches(random.sample(ids, len(ids)))
     lookups = _MAX_ISOLATING_LOOKUPS
     while batches:
@@ -312,7 +310,7 @@ def _find(client: CustodyClient, ids: Sequence[str]) -> dict[str, Request | Cust
         for each in snapshot:
             found[each.id] = each
             if each.state == "missing" and snapshot.hidden:
-                # It may exist, so this look-up failed.
+                # The request may exist and be hidden, so it does not count as missing: its look-up has failed.
                 found[each.id] = CustodyResponseError(
                     f"{each.name} is not listed, but {describe_hidden(snapshot.hidden)}, and it may be among them",
                     code="response-unusable",
@@ -322,7 +320,7 @@ def _find(client: CustodyClient, ids: Sequence[str]) -> dict[str, Request | Cust
     works = bool(found)
     for batch, why in failed:
         if works and len(batch) > 1:
-            # Do not search further in this poll. A later poll isolates the request that causes the failure.
+            # Stop searching in this poll. A later poll isolates the request that causes the failure.
             text = f"the look-up of {count(len(batch), 'request')} fails because of one of these requests: {why.reason}"
             why = CustodyResponseError(text, code=why.code, retryable=True)
         elif len(batch) == 1 < len(ids):

@@ -1,4 +1,4 @@
-"""TCP connections and delays of calls, both of which can be aborted."""
+"""The open TCP connections, and delays of calls. Both can be aborted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Connections:
         self._closed = False
 
     def find(self, scope: Scope) -> asyncio.Transport | None:
-        """Return the connection of a call, or None if it is closed."""
+        """Return the connection of a call; None if the connection is closed."""
         transport = self._open.get((scope["client"], scope["server"]))
         return None if transport is None or transport.is_closing() else transport
 

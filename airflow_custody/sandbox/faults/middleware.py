@@ -43,9 +43,10 @@ class _Response:
 
 class FaultMiddleware:
     """
-    Logs calls and injects faults; a plain ASGI middleware.
+    Logs calls and injects faults.
 
-    FastAPI's own kind of middleware can neither break connections nor handle the responses to unexpected errors.
+    This is a plain ASGI middleware, because FastAPI's own kind of middleware can neither break connections nor handle
+    the responses to unexpected errors.
     """
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
@@ -140,7 +141,7 @@ class FaultMiddleware:
         transport = self._connections.find(scope)
         if transport is not None:
             (transport.abort if abort else transport.close)()
-        # If this call returned before the connection ended, the HTTP library would send its own response.
+        # Wait until the connection has ended. Otherwise, the HTTP library would send a response of its own.
         while (await receive())["type"] != "http.disconnect":
             pass
 
@@ -174,7 +175,7 @@ class FaultMiddleware:
 
 
 async def _read(receive: Receive) -> bytes | None:
-    """Return a request's body, or None if the client disconnects early."""
+    """Return a request's body; None if the client disconnects early."""
     body = bytearray()
     while True:
         message = await receive()
@@ -196,7 +197,7 @@ def _response(status: int, content_type: str, body: bytes) -> _Response:
 
 
 def _replace(response: _Response, fault: Fault) -> _Response:
-    """Return the fault's own response if any, else the service's response."""
+    """Return the response of the fault if it has one, and otherwise the service's response."""
     replacement = fault.replacement()
     if replacement is not None:
         extra = fault.extra_headers()

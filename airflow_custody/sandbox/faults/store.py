@@ -12,7 +12,7 @@ from airflow_custody.sandbox.errors import error_body
 from airflow_custody.sandbox.wire import is_below
 
 Seconds = Annotated[float, Field(ge=0, le=3600)]
-# The HTTP library rejects headers of any other form, and the client would then get no response at all.
+# The HTTP library only sends headers of these forms. With any other header, the client would get no response at all.
 HeaderName = Annotated[str, Field(pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")]
 HeaderValue = Annotated[str, Field(pattern=r"^([!-~\x80-\xff]([\t -~\x80-\xff]*[!-~\x80-\xff])?)?$")]
 
@@ -74,7 +74,7 @@ class Fault(BaseModel):
         )
 
     def replacement(self) -> tuple[int, str, bytes] | None:
-        """Return status, content type and body of the fault's response, if any."""
+        """Return status, content type and body of the fault's response; None if the fault has no response."""
         if self.kind not in _STATUSES:
             return None
         status, body = self.status or _STATUSES[self.kind], self.body
@@ -107,14 +107,12 @@ class FaultStore:
 
     def add_fault(self, /, kind: str = "normal", **options: object) -> None:
         """
-        Add a fault, to inject into the next calls.
+        Add a fault, to inject into the next calls. If several faults match a call, the first one is used.
 
-        If several faults match a call, the first one is used.
-
-        These options select the calls: ``method``; ``path`` (matches at or below it, with or without ``/api/rest/v1``);
-        ``query``, required values of the query by name (of a repeated parameter, any value may match); ``skip``, the
-        number of matching calls to leave unaffected first; ``times``, the number of calls to affect after that
-        (default 1; None: all, until the faults are cleared).
+        These options select the calls: ``method``; ``path`` (calls at or below this path, with or without
+        ``/api/rest/v1``); ``query``, required values of the query by name (of a repeated parameter, any value may
+        match); ``skip``, the number of matching calls that are left unaffected first; ``times``, the number of calls
+        that are affected after these (default 1; None: all calls, until the faults are cleared).
 
         These options apply to every fault: ``delay`` and ``delay_after``, seconds to wait before and after the work;
         ``work``, whether the service does the work of the call (default: yes, except with status, html, redirect,
@@ -144,7 +142,7 @@ class FaultStore:
         self._faults.append(Fault.model_validate({"kind": kind, **options}))
 
     def take(self, method: str, path: str, query: Mapping[str, Sequence[str]]) -> Fault | None:
-        """Return the fault for a call, if any, and count its use."""
+        """Return the fault for a call, and count its use; None if no fault matches the call."""
         for position, fault in enumerate(self._faults):
             if not fault.matches(method, path, query):
                 continue

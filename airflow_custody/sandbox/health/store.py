@@ -47,9 +47,9 @@ class HealthStore:
         """
         Set the health entries.
 
-        Each entry is listed under its `group`, unchanged. A field that an entry leaves out is therefore missing in the
+        Each entry is listed unchanged under its `group`. A field that an entry leaves out is therefore missing in the
         response; :func:`health_entry` returns complete entries. Only placeholders such as ``{now}``, ``{now-5s}`` and
-        ``{now+60s}`` are replaced by dates, at each read.
+        ``{now+60s}`` are replaced by dates each time the listing is read.
 
         :param entries: the entries, in the order of the listing.
         """
@@ -69,10 +69,10 @@ class HealthStore:
         """
         Change fields of all matching health entries, and return their number.
 
-        :param group: only entries of this group. Default: all groups.
-        :param component: only entries of the component with this name or id. Default: all components.
-        :param check: only entries with this name. Default: all names.
-        :param fields: new values, by the names on the wire. None removes the field.
+        :param group: name of the group whose entries are changed. Default: all groups.
+        :param component: name or id of the component whose entries are changed. Default: all components.
+        :param check: name of the entries that are changed. Default: all names.
+        :param fields: new values, by the names on the wire. None removes a field.
         """
         found = [
             entry

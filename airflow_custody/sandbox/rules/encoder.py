@@ -28,7 +28,8 @@ def encode_rules_container(
     """
     Return a rules container with one rule, for any chain and network.
 
-    :param users: each with `id`, `publicKey` (PEM) and `roles` (names). Roles without a number are left out.
+    :param users: the users, each with `id`, `publicKey` (PEM) and `roles` (names). Roles that have no number in
+        :data:`ROLES` are left out.
     :param groups: the ids of each group's users, by group.
     :param parallel: the branches of required signers, in the form that ``set_approvers`` accepts.
     :param timestamp: seconds since 1970.

@@ -69,8 +69,8 @@ class RuleStore:
         """
         Set the rule: the required signers of future whitelisting requests.
 
-        Existing requests keep their required signers. An existing request fails verification if it takes effect under
-        rules that require more signatures.
+        Existing requests keep their required signers. If such a request takes effect under rules that require more
+        signatures, it fails verification.
 
         :param parallel: ``[{"sequential": [{"externalGroupID": ..., "minimumSignatures": ...}, ...]}, ...]``. One
             complete branch is enough; within a branch, the groups sign one after the other. None: one member of the
@@ -121,7 +121,7 @@ class RuleStore:
         container = encode_rules_container(users, groups, branches, now // 10**9)
         signatures = [(name, sign(key, container)) for name, key in superadmins.items()]
         self._state.write(
-            # Two versions within one second may have the same container: the later version replaces the earlier.
+            # Two versions within one second may have the same container. If so, the later one replaces the earlier one.
             "INSERT OR REPLACE INTO rules (content, hash, container, signatures, signed_by, created_at) "
             "VALUES (?, ?, ?, ?, ?, ?)",
             *(content, hashlib.sha256(container).hexdigest(), _base64(container)),
@@ -136,7 +136,7 @@ class RuleStore:
         return next((each["publicKey"] for each in self._users_with_keys() if each["id"] == external_id), None)
 
     def versions(self, hashes: Iterable[str]) -> dict[str, sqlite3.Row]:
-        """Return versions of the rules, by the hash of the container."""
+        """Return the versions of the rules with these hashes, by the hash of their container."""
         rows = self._state.rows(
             "SELECT * FROM rules WHERE hash IN (SELECT value FROM json_each(?))", json.dumps(sorted(set(hashes)))
         )
@@ -146,7 +146,7 @@ class RuleStore:
         found: dict[str, dict[str, Any]] = {}
         for user in self._users.all():
             if user.public_key:
-                # Ids must be unique in the rules.
+                # Use only the first user with an external id, because ids must be unique in the rules.
                 entry = {"publicKey": user.public_key, "roles": user.roles, "groups": user.groups}
                 found.setdefault(user.external_id, {"id": user.external_id, **entry})
         return list(found.values())

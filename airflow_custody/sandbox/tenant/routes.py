@@ -22,7 +22,7 @@ async def list_currencies(
 
 @router.get("/config/tenant")
 async def get_tenant_config(service: ServiceDep, caller: AnyCaller) -> Response:
-    """Return the configuration of the caller's tenant. The object around it is an assumption."""
+    """Return the configuration of the caller's tenant. It is an assumption that it is in an object ``config``."""
     settings = service.state.settings
     config = omit_empty(
         tenantId=caller.tenant_id,

@@ -26,9 +26,7 @@ _FIAT = {"symbol": "CHF", "name": "Swiss franc", "decimals": "2", "isFiat": True
 
 class TenantStore:
     """
-    The store of the tenant's currencies.
-
-    The settings list them as ``CHAIN`` or ``CHAIN/network``.
+    The store of the tenant's currencies, which the settings list as ``CHAIN`` or ``CHAIN/network``.
     """
 
     def __init__(self, state: State) -> None:

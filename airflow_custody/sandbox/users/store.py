@@ -20,7 +20,7 @@ CREATE TABLE IF NOT EXISTS users (
     groups TEXT NOT NULL, public_key TEXT NOT NULL, external_id TEXT NOT NULL
 );
 """
-# Lower ids belong to the main token and to tokens without a user.
+# The first id of an added user. Lower ids are used for the main token, and for tokens whose user was not added.
 _FIRST_ID = 101
 
 
@@ -64,9 +64,9 @@ class UserStore:
         :param roles: the user's roles, such as ``TPUser``.
         :param user_id: id of the user; an existing user is replaced. ``1`` is the main token's user. Default: a new id.
         :param tenant_id: id of the user's tenant. Default ``1``.
-        :param password: password of the user. Default: none, and the user cannot sign in.
-        :param groups: the user's groups of approvers. Default: none.
-        :param public_key: P-256 public key in PEM, for verifying the user's signatures. Default: none.
+        :param password: password of the user. Default: the user has no password, and cannot sign in.
+        :param groups: the user's groups of approvers. Default: no groups.
+        :param public_key: P-256 public key in PEM, for verifying the user's signatures. Default: no key.
         :param external_id: the user's id in signatures. Default: an e-mail address derived from the id.
         """
         if user_id is None:
@@ -80,7 +80,7 @@ class UserStore:
         return user_id
 
     def get(self, user_id: str) -> User | None:
-        """Return a user, or None if it does not exist."""
+        """Return a user; None if the user does not exist."""
         found = self._state.rows("SELECT * FROM users WHERE id = ?", user_id)
         return _user(found[0]) if found else None
 

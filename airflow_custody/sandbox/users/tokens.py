@@ -22,7 +22,7 @@ ROLES = ("TPUser", "WhitelistedAddressCreator", "WhitelistedAddressApprover", "A
 
 _API_KEY_SCHEME = "TPV1-HMAC-SHA256"
 _API_KEY_FIELD = re.compile(r"(ApiKey|Nonce|Timestamp|Signature)=(\S+)")
-# The value is an assumption.
+# Maximum difference between the time stamp of an API key's signature and the service's clock. It is an assumption.
 _MAX_CLOCK_SKEW_MS = 30_000
 
 _TABLES = """
@@ -60,7 +60,7 @@ class TokenStore:
         self._key = secrets.token_bytes(32)
 
     def set_main(self, token: str | None) -> str:
-        """Set and return the main token. None: keep or create it."""
+        """Set the main token, and return it. None: keep the current main token, or create one."""
         current = self._state.rows("SELECT token FROM tokens WHERE is_main")
         token = token or (str(current[0]["token"]) if current else secrets.token_urlsafe(24))
         self._state.write("DELETE FROM tokens WHERE is_main")
@@ -90,7 +90,7 @@ class TokenStore:
             expires_in = settings.token_lifetime if expires_in is None else expires_in
             now = time.time() + settings.clock_offset
             claims = {"sub": user_id, "tenantId": tenant_id, "exp": int(now + expires_in)}
-            # The random id makes every token unique.
+            # Add a random id, so that each token is unique.
             token = self._sign({**claims, "roles": [role.lower() for role in roles], "jti": token})
         expires_at = None if expires_in is None else time.time() + expires_in
         self._save(token, user_id, tenant_id, roles, expires_at, False)

@@ -32,7 +32,7 @@ _DATA: dict[str, dict[str, Any]] = {
     "transactionExternal.received": {"transactionId": 46596},
     "transactionInternal.received": {"transactionId": 46597},
 }
-# Large, because a test that chooses its own ids often chooses small ones.
+# The first id of a call. It is large, so that it differs from ids that tests choose themselves, which are often small.
 _FIRST_ID = 100_001
 
 
@@ -105,8 +105,8 @@ class CallStore:
         :param webhook_type: the type of the webhooks.
         :param data: what the event is about. Default: a sample for the type, such as
             ``{"requestId": 123, "status": "APPROVED"}``.
-        :param age: age of the calls, in seconds. An age makes calls late: they are listed below calls that a client may
-            have read already. Default 0.
+        :param age: age of the calls, in seconds. With an age, the calls appear late: they are listed below calls that a
+            client may have read already. Default 0.
         """
         at, event_id = time.time_ns() - round(age * 1e9), str(uuid.uuid4())
         rows = self._state.rows(

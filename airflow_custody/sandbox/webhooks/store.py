@@ -69,7 +69,7 @@ class WebhookStore:
         state.create_tables(_TABLES)
 
     def create(self, caller: Caller, new: NewWebhook) -> dict[str, Any]:
-        """Create a webhook, and return it with its secret. Default secret: random."""
+        """Create a webhook, and return it with its secret, which is random if the call has none."""
         webhook = self.add_webhook(new.type, new.url, tenant_id=caller.tenant_id)
         return {"webhook": webhook, "secret": new.secret or secrets.token_urlsafe(24)}
 
@@ -83,9 +83,7 @@ class WebhookStore:
         timeout_until: str = "",
     ) -> dict[str, Any]:
         """
-        Add a webhook without checking its values, and return it.
-
-        It is returned in the service's form.
+        Add a webhook without checking its values, and return it in the service's form.
 
         :param type: the type of event. Default ``requestStatus.updated``.
         :param url: where the service sends its calls. Default ``https://hooks.example.com/custody``.
@@ -148,7 +146,7 @@ class WebhookStore:
         return self._webhook(self._state.rows("SELECT * FROM webhooks WHERE id = ?", id)[0])
 
     def _webhook(self, row: sqlite3.Row) -> dict[str, Any]:
-        # Text compares like time here, except for times that a test has written in another form.
+        # Compare the times as texts. This is right unless a test has set a time in another form.
         is_cooling = row["status"] == "enabled" and row["timeout_until"] > timestamp()
         return omit_empty(
             id=row["id"],

@@ -135,9 +135,13 @@ class Approvals:
 
 def _next_group(approvers: str, signers: Mapping[str, str], groups: Container[str] | None) -> str | None:
     """
-    Return the first of a user's groups that may sign next, if any. None stands for every group.
+    Return the first of a user's groups that may sign next; None if none of them may.
 
     In each branch, the first group with too few signatures signs next.
+
+    :param approvers: the branches of groups, as JSON.
+    :param signers: the group for which each user has signed.
+    :param groups: the user's groups; None: every group.
     """
     if _is_complete(approvers, signers):
         return None

@@ -1,4 +1,4 @@
-"""The envelope of a whitelisting request, in which the service returns it."""
+"""The envelope of a whitelisting request: the form in which the service returns the request."""
 
 from __future__ import annotations
 
@@ -102,8 +102,8 @@ def build_payload(blockchain: str, fields: Mapping[str, Any], *, network_is_hash
     """Return the payload of a whitelisting request, the content that is hashed."""
     network = fields.get("network") if network_is_hashed else None
     wallets = fields.get("linkedWalletIds")
-    # The keys are in the published order, because the hash depends on it. The details of internal addresses and wallets
-    # are invented, because the sandbox has neither.
+    # The keys are in the published order, because the hash depends on the order. The details of internal addresses and
+    # wallets are invented, because the sandbox has none.
     return {
         "currency": blockchain,
         **({"network": network} if network else {}),

@@ -12,12 +12,12 @@ from airflow_custody.sandbox.wire import equal_ignoring_case
 
 DEFAULT_LIMIT = 20
 MAX_LIMIT = 100
-# An assumption.
+# Maximum number of requests in one approval or rejection. It is an assumption.
 MAX_BATCH = 100
 
 NotBlank = Annotated[str, StringConstraints(pattern=r"\S")]
 LinkedId = Annotated[str, StringConstraints(pattern=r"^[0-9]+$")]
-# Rejecting other words is an assumption.
+# The known types. It is an assumption that the service rejects other words.
 AddressType = Literal["individual", "exchange", "baker", "contract", "stakepool", "validator", "node", "fiatprovider"]
 
 

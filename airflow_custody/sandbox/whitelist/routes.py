@@ -24,7 +24,7 @@ _PATH = "/whitelists/addresses"
 
 Creator = Annotated[Caller, Depends(require_roles("WhitelistedAddressCreator", "TPUser"))]
 Approver = Annotated[Caller, Depends(require_roles("WhitelistedAddressApprover", "TPUser"))]
-# The role is an assumption.
+# It is an assumption that reading requires this role.
 Reader = Annotated[Caller, Depends(require_roles("TPUser"))]
 
 NewRequestBody = Annotated[NewRequest, Depends(read_body(NewRequest))]
@@ -44,7 +44,7 @@ async def create(request: Request, service: ServiceDep, caller: Creator, body: N
 
 @router.get(_PATH)
 async def find(service: ServiceDep, caller: Reader, search: SearchQuery) -> Response:
-    """Find requests. Pending requests are included on demand."""
+    """Find requests. Pending requests are included only if the query asks for them."""
     return json_response(service.whitelist.find(caller, search))
 
 
@@ -87,8 +87,8 @@ async def count_for_approval(
     """
     Count the items that the caller may sign.
 
-    Whitelisted addresses are the only kind of item in the sandbox. It is an assumption that ``limit`` caps each count,
-    and that the default is the largest limit.
+    The sandbox has only one kind of item, whitelisted addresses. It is an assumption that ``limit`` is the maximum of
+    each count, and that its default is the largest limit.
     """
     number = min(service.approvals.count(caller), limit or MAX_LIMIT)
     return json_response(omit_empty(whitelistedAddressesCount=str(number) if number else ""))

@@ -202,7 +202,7 @@ class WhitelistStore:
         """
         Return the rules of requests, by request id.
 
-        A settled request has the rules under which it took effect; a pending request, the rules in force.
+        A settled request has the rules under which it took effect. A pending request has the rules in force.
         """
         current = self._rules.current()
         hashes = {row["id"]: row["rules_hash"] for row in rows if not _is_pending(row)}
@@ -274,8 +274,8 @@ class WhitelistStore:
         """
         Return the whitelisting requests of all tenants.
 
-        Each has its fields by their names on the wire, and `id`, `tenantId`, `userId`, `status`, `createdAt` and `body`
-        (the body that created it).
+        Each request has its fields by their names on the wire, and `id`, `tenantId`, `userId`, `status`, `createdAt`
+        and `body` (the body of the call that created the request).
         """
         return [
             {
@@ -295,9 +295,9 @@ class WhitelistStore:
         """
         Set the status of a whitelisting request, without adding signatures.
 
-        With any status other than ``pending``, the request no longer waits for approval. A request put into effect in
-        this way lacks signatures, like a forged one. With the status ``removed``, it can no longer be found, as if it
-        had been deleted.
+        With any status other than ``pending``, the request no longer waits for approval. A request that takes effect in
+        this way lacks signatures, like a forged request. A request with the status ``removed`` can no longer be found,
+        as if it had been deleted.
 
         :param request_id: the request's id.
         :param status: the new status.
@@ -318,7 +318,7 @@ class WhitelistStore:
 
     def change_whitelist_request(self, /, request_id: str, **fields: object) -> None:
         """
-        Change fields of a whitelisting request, and so its payload and hash.
+        Change fields of a whitelisting request. This also changes its payload and hash.
 
         :param request_id: the request's id.
         :param fields: new values, by the names on the wire.

@@ -74,7 +74,7 @@ def test_more_hashes_than_are_read() -> None:
     both = [{**BY_ALICE, "hashes": [HASH_A] * (MAX_HASHES + more)} for more in (0, 1)]
     assert [each.fault for each in read_user_signatures(envelope(TEXT_A, *both))] == [
         "",
-        "its hashes are not a list, or are more than 10000",
+        "its hashes are not a list, or there are more than 10000",
     ]
 
 
@@ -110,7 +110,7 @@ def test_signatures_of_a_pending_request(shown: dict[str, Any], users: list[str]
         (envelope(TEXT_A, BY_ALICE, **NO_RULES), "signatures of its rules, are missing"),
         (envelope(TEXT_A, rulesSignatures=None), "signatures of its rules, are missing"),
         (envelope(TEXT_A, **NO_RULES, rulesContainerHash="x"), "lacks the rules that it refers to"),
-        (envelope(TEXT_B, BY_ALICE, BY_BOB), "its signature 2 of 2 is not valid: it covers another text"),
+        (envelope(TEXT_B, BY_ALICE, BY_BOB), "its signature 2 of 2 is not valid: it does not cover the current text"),
         (envelope(TEXT_A, ALICE_AS_BOB), "it is not a signature of 'bob@example.test'"),
         (envelope(TEXT_A, {**BY_ALICE, "hashes": [HASH_A]}), "it is not a signature of 'alice@example.test'"),
         (
@@ -147,7 +147,7 @@ def test_a_request_with_rules_is_verified_by_its_own_whatever_is_in_force(rules:
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({**LABELLED, "rulesFault": "wrong label"}, "under a label that does not fit"),
+        ({**LABELLED, "rulesFault": "wrong label"}, "is not the hash of the rules that have this label"),
         ({**LABELLED, "rulesFault": "several"}, "several rules"),
         ({"rulesContainer": None}, "are missing"),
         ({"rulesSignatures": None}, "are missing"),

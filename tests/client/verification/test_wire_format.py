@@ -84,7 +84,7 @@ WHOLE = {
         (field(2, VARINT, varint(5, 11)), "a number has no end"),
         *((field(3, VARINT, varint(each)), "not a valid enum value") for each in (2**31, 2**32, 2**64 - 2**31 - 1)),
         *((field(each, VARINT, varint(1)), "an invalid number") for each in (0, 2**29)),
-        *((field(7, each, bytes(8)), f"wire type {each}, which is not read") for each in (3, 4, 6, 7)),
+        *((field(7, each, bytes(8)), f"wire type {each}, which is not supported") for each in (3, 4, 6, 7)),
         *((field(1, each, sized(bytes(4))), f"small has the wire type {each}") for each in (BYTES, FIXED32)),
         *((field(4, each, bytes(8)), f"text has the wire type {each}") for each in (VARINT, FIXED64)),
         (field(4, BYTES, sized(b"\xff")), "text is not UTF-8"),

@@ -39,10 +39,14 @@ LISTED = ListedChains(
         ({"network": "sepolia"}, False, ""),
         ({"blockchain": "DOT", "network": "westend"}, True, ""),
         # A name that is not listed may still be known to the service.
-        ({"blockchain": "Etherium"}, False, "chain Etherium, .* Similar: ETH (Ethereum, network mainnet)."),
-        ({"blockchain": "Polkadott"}, False, "Similar: DOT (Polkadot, not enabled)."),
-        ({"blockchain": "Solana"}, False, "Similar: SOL (Solana)."),
-        ({"blockchain": "QQQQ"}, False, "It lists: ETH (Ethereum, network mainnet), ETH (Polygon, network polygon"),
+        ({"blockchain": "Etherium"}, False, "chain Etherium, .* Similar chains: ETH (Ethereum, network mainnet)."),
+        ({"blockchain": "Polkadott"}, False, "Similar chains: DOT (Polkadot, not enabled)."),
+        ({"blockchain": "Solana"}, False, "Similar chains: SOL (Solana)."),
+        (
+            {"blockchain": "QQQQ"},
+            False,
+            "Listed chains: ETH (Ethereum, network mainnet), ETH (Polygon, network polygon",
+        ),
     ],
 )
 def test_the_verdict_on_a_chain(fields: dict[str, Any], is_refused: bool, warning: str) -> None:
@@ -101,7 +105,7 @@ def test_without_a_listing_nothing_is_refused(
     sandbox.control.configure(disabled_currencies=["DOT"])
     sandbox.control.add_fault(**fault, path="/currencies", times=None)
     assert check_chains(client, {"line 2": ask(blockchain="DOT"), "line 3": ask(blockchain="Etherium")}) == []
-    assert ("It is not checked whether the chain is enabled" in caplog.text) == is_logged
+    assert ("Whether the chain is enabled is not checked" in caplog.text) == is_logged
 
 
 @pytest.mark.parametrize(

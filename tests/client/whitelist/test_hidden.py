@@ -79,7 +79,7 @@ def test_if_nothing_is_listed_another_hidden_request_may_be_the_one(sandbox: San
     """The service's filter by id may not count it."""
     (hidden,) = add(sandbox, 1)
     drop(sandbox, hidden)
-    with pytest.raises(CustodyResponseError, match="may be among them: whether it exists is unknown"):
+    with pytest.raises(CustodyResponseError, match="may be among them, so whether it exists is unknown"):
         status_if_exists(client, "99")
     drop(sandbox)
     assert status_if_exists(client, "99") is None

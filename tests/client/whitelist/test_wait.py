@@ -352,7 +352,7 @@ def test_equal_texts_are_named() -> None:
     wait = RequestWait(["0", "1", "2"])
     found = {str(n): verified(envelope(id=str(n)), address(each)) for n, each in enumerate("aba")}
     assert updated(wait, found).warnings == [
-        "whitelisting requests 0, 2 have the same signed text: signatures do not prove that each of them exists"
+        "whitelisting requests 0, 2 have the same signed text, so signatures do not prove that each of them exists"
     ]
 
 

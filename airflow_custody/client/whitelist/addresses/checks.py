@@ -3,8 +3,8 @@ Check addresses against the rules of their chains.
 
 Funds that are sent to a mistyped address are lost. The verdict is ``valid`` if the address follows its chain's rules,
 and ``invalid`` if it cannot be an address of the chain. It is ``unchecked`` in all other cases: for example, the table
-does not contain the chain, or has no decoder for the address's form. Only ``invalid`` is a reason to stop. A valid
-address may still be the wrong address, or an address without a key.
+:data:`FORMS` does not contain the chain, or has no decoder for the address's form. Only ``invalid`` is a reason to
+stop. A valid address may still be the wrong address, or one for which no key exists.
 """
 
 from __future__ import annotations
@@ -42,11 +42,12 @@ class AddressCheck:
 
 # The separators that are ignored in names. Ignoring other characters could make two different names equal.
 _WITHOUT_SEPARATORS = str.maketrans("", "", " -_.:/()")
-# Names of main networks, without separators and case. They may also follow the name of the chain.
+# Names of main networks, in lower case and without separators. The name of the chain may precede them, as in
+# "ethereummainnet".
 _MAIN_NETWORKS = ("main", "mainnet", "mainnetbeta", "live", "livenet", "prod", "production", "public", "pubnet")
-# Names of test networks that do not identify one network if the chain has several.
+# Names for any test network. If a chain has several test networks, such a name does not identify one of them.
 _TEST_NETWORKS = ("test", "testnet")
-# The names of each chain, without punctuation and case. The first is the canonical name.
+# The names of each chain, in lower case and without separators. The first one is the canonical name.
 _CHAINS = (
     "btc bitcoin xbt",
     "bch bitcoincash",
@@ -75,8 +76,9 @@ _CHAINS = (
 )
 #: Maps every alias of a chain to its canonical name.
 CHAIN_NAMES = {name: names.split()[0] for names in _CHAINS for name in names.split()}
-# The public networks of each chain, without punctuation and case. The first name of a network is its canonical name.
-# The usual names of the main network are left out, and "testnet" is listed only where it identifies one network.
+# The public networks of each chain, in lower case and without separators. The first name of a network is its canonical
+# name. The usual names of the main network are left out, and "testnet" is only listed if it identifies one network of
+# the chain.
 _NETWORKS: Mapping[str, tuple[str, ...]] = {
     "btc": ("testnet3 testnet test", "testnet4", "signet", "regtest"),
     "bch": ("testnet3 testnet test", "testnet4", "chipnet", "scalenet", "regtest"),
@@ -125,8 +127,8 @@ def network_name(network: str, chain: str) -> str:
 
     For an unknown network, this is its name in lower case.
 
-    The name of the chain also means its main network, ``mainnet``. ``testnet`` may be any test network, unless the
-    chain has a network of that name.
+    The name of a chain also stands for its main network, ``mainnet``. ``testnet`` may be any test network of a chain,
+    unless one of them has this name.
     """
     letters, known = _letters(network), chain_name(chain)
     if chain_name(network) == known:
@@ -142,9 +144,9 @@ def network_name(network: str, chain: str) -> str:
 
 def are_two_networks(one: str, other: str, chain: str) -> bool:
     """
-    Tell whether two names certainly mean two networks.
+    Tell whether two names certainly stand for two different networks.
 
-    An unknown name may be another name for any network.
+    An unknown name may stand for any network.
 
     :param one: a canonical name, from :func:`network_name`.
     :param other: another canonical name.
@@ -168,8 +170,8 @@ class Form(NamedTuple):
 
     :param pattern: regular expression that must match the whole address.
     :param decode: decoder of the addresses. Default None: addresses of this form are unchecked.
-    :param prefixes: the prefixes of the main network, in the form that the decoder returns. Addresses with another
-        prefix belong to a test network or another chain. Default: the empty prefix.
+    :param prefixes: the prefixes of the main network, in the form that the decoder returns. Addresses with any other
+        prefix belong to a test network or another chain. Default: the empty prefix, for decoders that return none.
     :param fault: why an address that the decoder refuses is invalid. Default: a text about checksum and length.
     :param canonical: function that maps all spellings of an address to one text. It raises ``ValueError`` for an
         address with a wrong checksum. Default None: an address has only one spelling.
@@ -190,15 +192,15 @@ _EVM = (
         decoders.eip55,
         fault="upper and lower case do not match the EIP-55 checksum, so at least one character is wrong",
     ),
-    # Without 0x, or with 0X.
+    # Addresses without 0x, or with 0X.
     Form("(0X)?[0-9a-fA-F]{40}", canonical=lambda address: "0x" + address[-40:].lower()),
-    # A validator's key; ICAP.
+    # The public key of a validator, or an address in the ICAP format.
     Form("0x[0-9a-fA-F]{96}|XE[0-9]{2}[0-9A-Z]{30,31}"),
 )
 # The prefixes of the test networks of all chains.
 _TEST_PREFIX = re.compile("6f|c4|71|3a|a0|0493|tb|bcrt|[tr]ltc|bchtest|bchreg|(addr|stake)_test")
 _SUBSTRATE = (
-    # Two formats: a key in hexadecimal without a checksum, or an account index.
+    # A key in hexadecimal, which has no checksum, or an account index.
     Form(f"0x([0-9a-fA-F]{{64}}|[0-9a-fA-F]{{40}})|{_B58}{{3,25}}"),
 )
 
@@ -206,7 +208,7 @@ _SUBSTRATE = (
 FORMS: Mapping[str, tuple[Form, ...]] = {
     "btc": (
         Form("(?i)(bc|tb|bcrt)1.+", decoders.segwit, ("bc",), canonical=str.lower),
-        # Silent payments.
+        # Addresses for silent payments.
         Form("(?i)t?sp1.+", canonical=str.lower),
         Form(f"{_B58}+", decoders.base58_check, ("00", "05")),
     ),
@@ -237,7 +239,7 @@ FORMS: Mapping[str, tuple[Form, ...]] = {
     "polygon": _EVM,
     "ftm": _EVM,
     "sonic": _EVM,
-    # Accounts of Avalanche's other chains, and nodes.
+    # Accounts on Avalanche's other chains, and ids of nodes.
     "avalanchec": (*_EVM, Form("([CXP]|NodeID)-.+")),
     "xrp": (
         Form(f"r{_B58}+", partial(decoders.base58_check, is_ripple=True), ("00",)),
@@ -250,7 +252,7 @@ FORMS: Mapping[str, tuple[Form, ...]] = {
         ),
     ),
     "xlm": (
-        # Strkeys with a prefix other than G, C or M do not identify an account.
+        # Stellar's text keys (strkeys). Those with a prefix other than G, C or M do not identify an account.
         Form("[GC][A-D][A-Z2-7]{54}|M[A-D][A-Z2-7]{67}|[TXPLB][A-Z2-7]+", decoders.strkey, ("G", "C", "M")),
         Form(
             "S[A-Z2-7]{55}",
@@ -272,33 +274,33 @@ FORMS: Mapping[str, tuple[Form, ...]] = {
     "ada": (
         Form("(?i)(addr|stake)(_test)?1.+", decoders.bech32, ("addr", "stake"), canonical=str.lower),
         Form(f"(Ae2|DdzFF){_B58}+", decoders.byron),
-        # Pools and representatives; addresses without a checksum, or on a test network.
+        # Ids of pools and representatives; and addresses that have no checksum, or are on a test network.
         Form(f"(pool|drep)1.+|[0-9a-fA-F]{{56,}}|{_B58}{{50,}}"),
     ),
     "dot": (*_SUBSTRATE, Form(f"{_B58}{{35,50}}", partial(decoders.ss58, network=0))),
     "tao": (*_SUBSTRATE, Form(f"{_B58}{{35,50}}", partial(decoders.ss58, network=42))),
     "algo": (Form("[A-Z2-7]{58}", decoders.algorand),),
-    # Any 32 bytes, because addresses of programs are not points on the curve.
+    # Any 32 bytes are accepted, because addresses of programs are not points on the curve.
     "sol": (Form(f"{_B58}{{32,44}}", partial(decoders.plain_base58, size=32)),),
     "cosmos": (Form("(?i)[a-z0-9]+1.+", decoders.bech32, ("cosmos", "cosmosvaloper"), canonical=str.lower),),
     "icp": (
         Form("[0-9a-fA-F]{64}|([a-z2-7]{5}-)+[a-z2-7]{1,5}", decoders.internet_computer, canonical=str.lower),
-        # With a subaccount (ICRC-1), or not in lower case.
+        # Addresses with a subaccount (ICRC-1), or not in lower case.
         Form("(?i)([a-z2-7]+-)+[a-z2-7]+[.][0-9a-f]+|([a-z2-7]{5}-)+[a-z2-7]{1,5}", canonical=str.lower),
     ),
     "mina": (Form(f"B62{_B58}+", partial(decoders.base58_check, prefix=3), ("cb0101",)),),
     "filecoin": (
         Form("f[12][a-z2-7]{39}|f3[a-z2-7]{84}", decoders.filecoin),
-        # Account numbers, addresses of contracts, test networks, and Ethereum's form.
+        # Account numbers, addresses of contracts or on test networks, and addresses in Ethereum's form.
         Form("f0[0-9]+|f4[0-9]+f[a-z2-7]+|t[0-4].+|0x[0-9a-fA-F]{40}"),
     ),
-    # Accounts, whose checksum (HIP-15) depends on the ledger.
+    # Account ids. Their checksum (HIP-15) depends on the ledger, so it is not checked.
     "hedera": (
         Form("[0-9]+[.][0-9]+[.][0-9]+(-[A-Za-z]{5})?", canonical=lambda address: address.partition("-")[0]),
         Form(".+"),
     ),
     "tron": (
-        # Without a checksum.
+        # Addresses in hexadecimal, which have no checksum.
         Form("(0x)?41[0-9a-fA-F]{40}", canonical=decoders.tron_base58),
         Form(f"{_B58}+", decoders.base58_check, ("41",)),
     ),
@@ -306,21 +308,23 @@ FORMS: Mapping[str, tuple[Form, ...]] = {
 
 #: The canonical name of Ethereum.
 ETH = "eth"
-#: The chains with Ethereum's addresses. A service may name such a chain, or write ``ETH`` and name it as the network.
+#: The chains with Ethereum's form of addresses. A service may name such a chain as the chain, or as a network of
+#: ``ETH``.
 EVM_CHAINS = tuple(chain for chain, forms in FORMS.items() if forms[: len(_EVM)] == _EVM)
 
 
 @lru_cache(maxsize=4096)
 def read_evm_network(network: str) -> tuple[str, str] | None:
     """
-    Return the chain and the network that a network on ``ETH`` means, both by canonical name.
+    Return the chain and the network that are meant if a network is named on the chain ``ETH``.
 
-    ``polygon`` is the main network of Polygon, and ``sepolia`` a network of Ethereum itself.
+    For example, ``polygon`` means the main network of Polygon, and ``sepolia`` a test network of Ethereum itself.
 
-    :param network: the name of the network, from :func:`network_name`.
-    :return: None if the name is unknown. It may mean any network of any chain in :data:`EVM_CHAINS`.
+    :param network: the canonical name of the network, from :func:`network_name`.
+    :return: the canonical names of chain and network. None if the name is unknown; it may mean any network of any chain
+        in :data:`EVM_CHAINS`.
     """
-    # Ethereum is the first of these chains, so that "mainnet" and "testnet" are its own.
+    # Ethereum is the first of these chains, so "mainnet" and "testnet" mean Ethereum's own networks.
     for chain in EVM_CHAINS:
         name = network_name(network, chain)
         if name in ("mainnet", "testnet", *_NETWORK_NAMES.get(chain, {}).values()):
@@ -331,7 +335,8 @@ def read_evm_network(network: str) -> tuple[str, str] | None:
 # --- one address in several spellings -----------------------------------------------------------------------
 
 _HEXADECIMAL = re.compile("0[xX][0-9a-fA-F]+")
-# No chain in the table has longer addresses, and longer texts could be slow to match.
+# Maximum length of an address that is converted. No chain in the table has longer addresses, and longer texts could be
+# slow to match.
 _MAX_ADDRESS = 512
 # A destination tag has 32 bits.
 _MAX_TAG = 2**32 - 1
@@ -343,8 +348,8 @@ class Place(NamedTuple):
 
     :param address: the address.
     :param memo: the memo; empty if there is none.
-    :param is_case_known: whether an address that differs from this one only in case is another address. False if the
-        table lacks the chain or the form, because the answer is unknown then.
+    :param is_case_known: whether an address that differs from this one only in case is certainly a different address.
+        False if this is unknown, because the table lacks the chain or the form.
     """
 
     address: str
@@ -356,8 +361,9 @@ def canonical_place(address: str, memo: str | None, chain: str, network: str | N
     """
     Return an address and its memo in canonical form.
 
-    An X-address becomes the classic address of its account, and its tag becomes the memo. It stays as it is if it
-    contradicts the memo, or if it is an address of a test network, unless ``network`` names one.
+    An X-address of the XRP Ledger becomes the classic address of its account, and the tag in it becomes the memo. It
+    stays unchanged if its tag contradicts the memo, or if it belongs to a test network and ``network`` does not name a
+    test network.
 
     :param address: the address.
     :param memo: the memo; None or empty: there is none.
@@ -366,7 +372,7 @@ def canonical_place(address: str, memo: str | None, chain: str, network: str | N
     """
     memo = memo or ""
     if len(address) > _MAX_ADDRESS or not address.isascii():
-        # The address has no format in the table, so keep it unchanged.
+        # The table has no form for such an address, so keep it unchanged.
         return Place(address, memo, False)
     form = _form_of(address, chain)
     if form is not None and form.canonical is not None:
@@ -388,15 +394,15 @@ def spellings(address: str, memo: str | None, chain: str) -> list[str]:
     """
     Return the spellings under which a service may list an address.
 
-    The service's search by address may find only the exact text. On chains where case matters, some of these spellings
-    may be other addresses.
+    They are needed because the service's search by address may only find the exact text. On chains where case matters,
+    some of these spellings may be different addresses.
 
     :param address: the address.
     :param memo: the memo, which an X-address may contain; None: there is none.
     :param chain: symbol or name of the chain.
     """
     chain = chain_name(chain)
-    # A name that is not the main network's, so that X-addresses of all networks are read.
+    # "any" is not a name of the main network, so that X-addresses of all networks are read.
     canonical, memo, _ = canonical_place(address, memo, chain, "any")
     found = [address, canonical, canonical.lower(), canonical.upper(), canonical.upper().replace("0X", "0x", 1)]
     if chain in EVM_CHAINS and len(canonical) == 42:
@@ -426,7 +432,7 @@ def _read_x_address(address: str, chain: str) -> decoders.XAddress | None:
 
 def memo_fault(address: str, memo: str | None, chain: str) -> str:
     """
-    Return why an address cannot have this memo; empty if it can, or if that is unknown.
+    Return why an address cannot have this memo; empty if it can, or if this is unknown.
 
     :param address: the address.
     :param memo: the memo; None or empty: there is none.
@@ -464,9 +470,9 @@ def check_address(address: str, chain: str, network: str | None = None) -> Addre
 
     :param address: the address, exactly as it will be sent.
     :param chain: symbol or name of the chain, in any case.
-    :param network: name of the chain's network. The names are not published. Therefore addresses of test networks are
-        valid for any network that is not clearly the main network, and unchecked without a network. Default None: not
-        given.
+    :param network: name of the chain's network. The vendor does not publish these names. Therefore addresses of test
+        networks are valid for any network that is not clearly the main network, and are unchecked if no network is
+        given. Default None: no network is given.
     :return: the verdict and its reason. The reason does not contain any part of the address.
     """
     # A number of up to seven digits may be the id of a validator or of a pool.
@@ -485,7 +491,7 @@ def check_address(address: str, chain: str, network: str | None = None) -> Addre
     except ValueError:
         return AddressCheck("invalid", form.fault)
     except (ImportError, OSError):
-        # A library is not installed, or cannot be loaded.
+        # A library that the decoder needs is not installed, or cannot be loaded.
         raise
     except Exception:
         # An uncertain form or a bug in a decoder must not make an address invalid.
@@ -504,7 +510,7 @@ def _check_prefix(prefix: str, main_prefixes: tuple[str, ...], chain: str, netwo
     is_other = bool(network) and network_name(network, chain) != "mainnet"
     if prefix in main_prefixes or (is_test and is_other):
         return AddressCheck("valid")
-    # An unknown network may have unknown prefixes.
+    # A network other than the main one may have prefixes that are not in the table.
     if is_other or (is_test and not network):
         return AddressCheck("unchecked")
     why = "it is an address of a test network"
@@ -515,9 +521,7 @@ def _check_prefix(prefix: str, main_prefixes: tuple[str, ...], chain: str, netwo
 
 def _character_fault(address: str) -> str:
     """
-    Return why a text cannot be an address on any chain.
-
-    The result is empty if there is no such reason.
+    Return why a text cannot be an address on any chain; empty if it may be one.
     """
     if len(address) > MAX_ADDRESS_LENGTH:
         return f"it has more than {MAX_ADDRESS_LENGTH} characters"

@@ -1,9 +1,10 @@
 """
 Decoders of addresses.
 
-Each decoder returns the prefix of an address, which identifies its network, or raises ``ValueError``. Decoders check
-forms, lengths and checksums, but not keys, because contracts and accounts with several signers have addresses without a
-key. ``pycryptodome`` is imported for the first address that needs it.
+Each decoder returns the prefix of an address, which identifies its network, or raises ``ValueError`` if the address is
+wrong. Decoders check forms, lengths and checksums. They do not check that the address belongs to a key, because
+contracts and accounts with several signers have addresses without a key. ``pycryptodome`` is imported for the first
+address that needs it.
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ _CHARACTERS = "qpzry9x8gf2tvdw0s3jn54khce6mua7l"
 _CASHADDR_PREFIXES = ("bitcoincash", "bchtest", "bchreg")
 _MAX_SEGWIT_LENGTH = 90
 _RESERVED_SS58_NETWORKS = (46, 47)
-# Length of a hash of 160 bits with its prefix.
+# Length in bytes of a hash of 160 bits with its prefix of one byte.
 _HASH_LENGTH = 21
-# The prefixes of legacy addresses of Bitcoin Cash, with cashaddr's prefix and kind. Each kind's first prefix is the
-# usual one; 1c and 28 are from BitPay's former format.
+# The first byte of legacy addresses of Bitcoin Cash, with the prefix and the kind of the same address in cashaddr. If
+# several bytes have the same prefix and kind, the first one is the usual one; 1c and 28 are from BitPay's former
+# format.
 _LEGACY_KINDS = {
     0x00: ("bitcoincash", 0),
     0x05: ("bitcoincash", 8),
@@ -52,17 +54,18 @@ class _Code(NamedTuple):
     generator: tuple[int, ...]
 
 
-# The checksum of bech32 (BIP-173) and bech32m (BIP-350), and the remainder of a correct address in each of them.
+# Bech32 (BIP-173) and bech32m (BIP-350) have the same checksum polynomial, but a correct address has a different
+# remainder in each of them.
 _BECH32_CODE = _Code(6, (0x3B6A57B2, 0x26508E6D, 0x1EA119FA, 0x3D4233DD, 0x2A1462B3))
 _BECH32 = 1
 _BECH32M = 0x2BC830A3
-# The remainder of a correct address is 1.
+# The remainder of a correct cashaddr address is 1.
 _CASHADDR_CODE = _Code(8, (0x98F2BC8E61, 0x79B76D99E2, 0xF33E5FB3C4, 0xAE2EABE2A8, 0x1E4F43E470))
 
 
 class UncheckedForm(Exception):
     """
-    Raised if an address passes its checksum, but its validity cannot be decided.
+    Raised if an address has a correct checksum, but it is unknown whether it is valid.
 
     Its format may belong to another chain, or may not be in use yet.
     """
@@ -74,7 +77,7 @@ def accept(address: str) -> str:
 
 
 def refuse(address: str) -> str:
-    """Refuse a text that is certainly not an address."""
+    """Refuse a text whose form is certainly not an address."""
     raise ValueError(f"{len(address)} characters")
 
 
@@ -100,9 +103,9 @@ def base58_check(address: str, *, prefix: int = 1, is_ripple: bool = False) -> s
 
 def litecoin_script(address: str) -> str:
     """
-    Return a Litecoin address with the prefix of its own chain: ``M``, not ``3``.
+    Return a Litecoin address with Litecoin's own prefix: ``M`` instead of ``3``, which Bitcoin also uses.
 
-    Addresses of other kinds are unchanged.
+    Addresses of other kinds are returned unchanged.
     """
     data = b58decode_check(address)
     _expect(len(data) == _HASH_LENGTH)
@@ -111,19 +114,19 @@ def litecoin_script(address: str) -> str:
 
 
 def litecoin_former(address: str) -> str:
-    """Return a Litecoin address with the prefix that Bitcoin has, too: ``3``, not ``M``; see `litecoin_script`."""
+    """Return a Litecoin address with the former prefix, which Bitcoin also uses: ``3`` instead of ``M``."""
     data = b58decode_check(address)
     number = {0x32: 0x05, 0x3A: 0xC4}.get(data[0])
     return address if number is None else b58encode_check(bytes([number]) + data[1:]).decode()
 
 
 def tron_base58(address: str) -> str:
-    """Return a Tron address in hexadecimal, with or without ``0x``, in base58."""
+    """Convert a Tron address from hexadecimal, with or without ``0x``, to base58."""
     return b58encode_check(bytes.fromhex(address[-42:])).decode()
 
 
 def tron_hexadecimal(address: str) -> str:
-    """Return a Tron address in base58 in hexadecimal."""
+    """Convert a Tron address from base58 to hexadecimal."""
     return b58decode_check(address).hex()
 
 
@@ -145,8 +148,8 @@ def read_x_address(address: str) -> XAddress:
     """
     Decode an X-address.
 
-    The flags must be 0 (no tag) or 1 (a tag of 32 bits), and all unused bytes zero, because wallets read other forms
-    differently.
+    The flags must be 0 (no tag) or 1 (a tag of 32 bits), and all unused bytes must be zero, because wallets differ in
+    how they read any other form.
     """
     data = b58decode_check(address, RIPPLE_ALPHABET)
     # The network, the account, the flags, and eight bytes for the tag.
@@ -166,8 +169,8 @@ def x_addresses(account: str, tag: str) -> list[str]:
     """
     Return the X-addresses of an account, on the main network and on test networks.
 
-    :param account: its classic address.
-    :param tag: the tag, from 0 to 2**32 - 1 in decimal; empty: none.
+    :param account: the classic address of the account.
+    :param tag: the tag, from 0 to 2**32 - 1 in decimal; empty: no tag.
     """
     data = b58decode_check(account, RIPPLE_ALPHABET)
     _expect(len(data) == _HASH_LENGTH)
@@ -177,7 +180,7 @@ def x_addresses(account: str, tag: str) -> list[str]:
 
 
 def ss58(address: str, *, network: int) -> str:
-    """Decode an SS58 address of a Substrate network."""
+    """Decode an SS58 address, which must be of this Substrate network."""
     data = _base58(address)
     found, key = data[0], data[1:-2]
     if found & 0x40:
@@ -191,7 +194,7 @@ def ss58(address: str, *, network: int) -> str:
 
 
 def byron(address: str) -> str:
-    """Decode a Byron address of Cardano (ordinary or redeem key)."""
+    """Decode a Cardano address of the Byron era, with an ordinary or a redeem key."""
     match _cbor(_base58(address))[0]:
         case [_Tagged(24, bytes(payload)), int(checksum)] if zlib.crc32(payload) == checksum:
             content = _cbor(payload)[0]
@@ -210,7 +213,7 @@ def _check_byron_attributes(attributes: dict[int, Any]) -> None:
     """
     Check the attributes of a Byron address.
 
-    The attributes are the key's encrypted path (1) and the network (2), as CBOR in bytes.
+    The attributes are the key's encrypted path (number 1) and the network (number 2). Each is encoded as CBOR in bytes.
     """
     known = attributes.keys() & {1, 2}
     _expect(len(attributes) <= 2 and (known or not attributes))
@@ -266,7 +269,7 @@ def legacy_to_cashaddr(address: str) -> str:
     data = b58decode_check(address)
     _expect(len(data) == _HASH_LENGTH and data[0] in _LEGACY_KINDS)
     prefix, kind = _LEGACY_KINDS[data[0]]
-    # 168 bits, and two unused ones.
+    # 168 bits, followed by two unused bits.
     number = int.from_bytes(bytes([kind]) + data[1:], "big") << 2
     values = [number >> shift & 31 for shift in range(165, -1, -5)]
     low_bits = [ord(each) & 31 for each in prefix]
@@ -285,7 +288,7 @@ def cashaddr_to_legacy(address: str) -> list[str]:
 
 
 def _bech32(address: str) -> tuple[str, list[int], int]:
-    """Return prefix, values without checksum, and remainder of the whole address."""
+    """Return the prefix, the values without the checksum, and the remainder of the whole address."""
     _expect(address in (address.lower(), address.upper()))
     prefix, _, rest = address.lower().rpartition("1")
     values = _values(rest)
@@ -350,7 +353,7 @@ def strkey(address: str) -> str:
 
 def algorand(address: str) -> str:
     """Decode an address of Algorand."""
-    # Not every hashlib has this algorithm.
+    # pycryptodome is used because not every hashlib has this algorithm.
     from Crypto.Hash import SHA512
 
     data = _base32(address)
@@ -386,14 +389,14 @@ _NUMBER, _BYTES, _LIST, _MAP, _TAG = 0, 2, 4, 5, 6
 
 
 class _Tagged(NamedTuple):
-    """An item with a tag."""
+    """A CBOR item with its tag."""
 
     tag: int
     item: Any
 
 
 def _cbor(data: bytes) -> tuple[Any, bytes]:
-    """Return the first item, and the bytes after it."""
+    """Return the first CBOR item of the data, and the bytes after it."""
     kind, number, rest = _cbor_head(data)
     if kind == _NUMBER:
         return number, rest
@@ -417,9 +420,9 @@ def _cbor(data: bytes) -> tuple[Any, bytes]:
 
 def _cbor_head(data: bytes) -> tuple[int, int, bytes]:
     """
-    Return kind and number of the first item, and the remaining bytes.
+    Return the kind and the number of the first CBOR item, and the remaining bytes.
 
-    The number is the item's value, length or tag.
+    Depending on the kind, the number is the item's value, length or tag.
     """
     _expect(data)
     kind, number, rest = data[0] >> 5, data[0] & 31, data[1:]

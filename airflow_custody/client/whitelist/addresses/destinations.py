@@ -1,14 +1,15 @@
 """
 Destinations: the keys for matching rows of a file with requests.
 
-A destination consists of chain, network, address and memo. Addresses are compared in canonical form; the tag in an
-X-address of the XRP Ledger is a memo. A missing memo is an empty memo. A missing network matches any network, except on
-``ETH``. An unknown name of a chain or network may mean any chain or network, and unreadable values may be anything.
-Nothing else is guessed.
+A destination consists of chain, network, address and memo. Addresses are compared in canonical form. The tag in an
+X-address of the XRP Ledger counts as the memo, and a missing memo as an empty memo. A missing network matches any
+network, except on ``ETH``. An unknown name of a chain or network may mean any chain or network, and unreadable values
+may be anything. Nothing else is guessed.
 
-The vendor's documentation names Polygon and other chains with Ethereum's addresses in two ways: as a chain, and as a
-network of ``ETH``. So such a chain, and that network of ``ETH``, may be one destination. On ``ETH``, a request on
-another network than the main one is never for a row without a network.
+The vendor's documentation names Polygon, and other chains with Ethereum's form of addresses, in two ways: as a chain,
+and as a network of ``ETH``. So an address on the chain Polygon, and the same address on the network Polygon of ``ETH``,
+may be one destination. Therefore, on ``ETH``, a row without a network never matches a request on a network other than
+the main one.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
     from airflow_custody.client.whitelist.models import WhitelistRequest
 
 Entry = TypeVar("Entry")
-#: The name of a chain, the name of a network (empty: the whole chain), an address in lower case, and a memo.
+#: The name of a chain, the name of a network (empty: the name of the chain itself is meant), an address in lower case,
+#: and a memo.
 Names = tuple[str, str, str, str]
 
 
@@ -43,7 +45,7 @@ class Destination(NamedTuple):
     The key by which rows and requests are matched.
 
     :param chain: the canonical name of the chain.
-    :param network: the canonical name of the network; empty: it is not named.
+    :param network: the canonical name of the network; empty: no network is named.
     :param address: the address in its canonical form.
     :param is_case_known: whether another canonical address that differs only in case is certainly a different address.
         False: this is unknown.
@@ -57,10 +59,10 @@ class Destination(NamedTuple):
     memo: str
 
 
-# A row's destination is needed again and again, from its file to the last request for it.
+# Cached, because the destination of a row is needed many times, from reading its file to comparing the last request.
 @lru_cache(maxsize=4096)
 def destination(chain: str, network: str | None, address: str, memo: str | None) -> Destination:
-    """Return the key of a destination, the same for all spellings."""
+    """Return the key of a destination, which is the same for all spellings of it."""
     chain = chain_name(chain)
     place = canonical_place(address, memo, chain, network)
     name = network_name(network, chain) if network else ""
@@ -76,7 +78,7 @@ def read_destination(envelope: WhitelistEnvelope, payload: Mapping[str, Any]) ->
     """
     Return the destination of a request at the service.
 
-    :param envelope: the request; its network is used if the payload has none.
+    :param envelope: the request; its network is used if the payload has no network.
     :param payload: the request's payload.
     :raises RefusalError: if the payload does not contain a readable destination.
     """
@@ -97,12 +99,13 @@ class Destinations(Generic[Entry]):
     """
     An index of rows or requests by their destination.
 
-    :param known: additional known names; see :func:`names_in`. Default: none.
+    :param known: names of chains and networks that the rows of a file use, so that they are not treated as unknown; see
+        :func:`names_in`. Default: none.
     """
 
     def __init__(self, known: Collection[Names] = ()) -> None:
         self._known = frozenset(known)
-        # Keyed by address and memo in a form that all spellings of a destination share.
+        # Keyed by address (in lower case) and memo, which all spellings of a destination share.
         self._found: dict[tuple[str, str], list[tuple[Destination, Entry]]] = {}
         #: Unreadable entries, which may be for any destination.
         self.unreadable: list[Entry] = []
@@ -123,12 +126,13 @@ class Destinations(Generic[Entry]):
         """
         Return the entries that are possibly, but not certainly, for a destination.
 
+        These are the entries whose address differs only in case, if this may be the same address; the entries with this
+        address and memo, but with an unknown or different name of the chain, with an unknown name of the network, or,
+        on ``ETH``, with a network where the destination has none, or the reverse; and the unreadable entries.
+
         :param destination: the destination.
-        :param request: the requested destination as it was given. Its address and memo are searched for, too, because
-            an entry whose chain is unknown keeps them as they were given.
-        :return: the entries whose address differs only in case, if this may be the same address; the entries with this
-            address and memo, but an unknown name of the chain or network, another spelling of the chain, or, on
-            ``ETH``, only one of the two networks named; and the unreadable entries.
+        :param request: the request with this destination as it was given. Its address and memo are also searched for as
+            they were given, because an entry whose chain is unknown keeps them unchanged.
         """
         asked = (request.address.casefold(), request.memo or "")
         keys = {asked, (destination.address.casefold(), destination.memo)}
@@ -137,7 +141,7 @@ class Destinations(Generic[Entry]):
         return [*found, *self.unreadable]
 
     def _may_be(self, each: Destination, destination: Destination) -> bool:
-        # If the rows of a file use both names for this address, the names mean different networks.
+        # If the rows of a file use both names for the same address, the names stand for different networks.
         are_names_known = {_names(each)[1], _names(destination)[1]} <= self._known
         if each.chain != destination.chain:
             is_unknown = each.chain not in CHAIN_NAMES and _names(each)[0] not in self._known
@@ -153,26 +157,28 @@ class Destinations(Generic[Entry]):
 
 
 def names_in(destinations: Iterable[Destination]) -> frozenset[Names]:
-    """Return all names of chains and networks, with address and memo."""
+    """Return all names of chains and networks in destinations, each with the address and memo that it is used for."""
     return frozenset(name for each in destinations for name in _names(each))
 
 
 def _names(destination: Destination) -> tuple[Names, Names]:
-    """Return the names of chain and network, with address and memo."""
+    """Return the names of a destination's chain and network, each with its address and memo."""
     place = destination.address.casefold(), destination.memo
     return (destination.chain, "", *place), (destination.chain, destination.network, *place)
 
 
 def _is_same_network(shown: Destination, asked: Destination) -> bool:
     if asked.chain == ETH:
-        # The network may name another chain. The main network is the service's own default for a row without one.
+        # The network may name another chain, so a missing network does not match every network. For a row without a
+        # network, the service uses the main network.
         return shown.network == asked.network or (not asked.network and shown.network == "mainnet")
     return shown.network == asked.network or not shown.network or not asked.network
 
 
 def _may_be_one_chain(shown: Destination, asked: Destination, *, are_names_known: bool) -> bool:
     """
-    Tell whether two destinations may be on one chain, named as itself and as a network of ``ETH``.
+    Tell whether two destinations may be on the same chain, which one names as the chain, and the other as a network of
+    ``ETH``.
 
     :param shown: the destination of a request, or of another row.
     :param asked: the destination of a row.
@@ -182,8 +188,8 @@ def _may_be_one_chain(shown: Destination, asked: Destination, *, are_names_known
     if on_eth.chain != ETH or other.chain not in EVM_CHAINS:
         return False
     if not on_eth.network:
-        # The network that the service uses by default is Ethereum's own. A service that does not return networks may
-        # have any.
+        # For a row without a network, the service uses Ethereum's own main network. A request without a network may be
+        # on any network, because some services do not return it.
         return on_eth is shown and not are_names_known
     meant = read_evm_network(on_eth.network)
     if meant is None:
@@ -196,8 +202,8 @@ def is_same(shown: Destination, asked: Destination) -> bool:
     """
     Tell whether a request is for the destination of a row.
 
-    A missing network matches any network. On ``ETH``, a row without a network matches the main network, or no network;
-    a row with a network matches only that network.
+    A missing network matches any network. On ``ETH``, however, a row without a network only matches requests on the
+    main network or without a network, and a row with a network only matches that network.
 
     :param shown: the destination of the request, or of another row.
     :param asked: the destination of the row.
@@ -207,10 +213,9 @@ def is_same(shown: Destination, asked: Destination) -> bool:
 
 def is_network_certain(asked: Destination, shown: Destination) -> bool:
     """
-    Tell whether a request is certainly on the requested network.
+    Tell whether a request is certainly on the requested network. Call this only for destinations that match.
 
-    The two destinations must match. If no network was requested, the request must be on the main network, or also have
-    no network.
+    If no network was requested, the request must be on the main network, or also have no network.
     """
     return shown.network in (asked.network, "mainnet")
 

@@ -43,7 +43,8 @@ class Fields(dict[str, Any]):
     """
     A mapping in a file.
 
-    :param items: its keys with their values and lines, in the file's order. For a repeated key, the first value counts.
+    :param items: the mapping's keys with their values and lines, in the file's order. For a repeated key, the first
+        value is used.
     """
 
     def __init__(self, items: Iterable[tuple[str, Any, int]]) -> None:
@@ -73,16 +74,16 @@ class Items(list[Any]):
 
 
 class TooManyFaultsError(Exception):
-    """Raised at the maximum number of faults, to stop reading."""
+    """Raised when the maximum number of faults is reached, to stop reading."""
 
 
 class Faults:
     """
     A collector of the faults of a file.
 
-    It raises :class:`TooManyFaultsError` at fault number :data:`MAX_FAULTS`.
+    It raises :class:`TooManyFaultsError` when it has :data:`MAX_FAULTS` faults.
 
-    :param unit: how the place of a fault is counted: ``line`` or ``row``.
+    :param unit: the unit in which places are counted: ``line`` or ``row``.
     """
 
     def __init__(self, unit: str) -> None:
@@ -96,20 +97,20 @@ class Faults:
 
     def fault(self, place: int, text: str, name: str = "") -> None:
         """
-        Note a fault.
+        Add a fault.
 
-        :param place: the line or row; 0 for the whole file, or if the text names the place.
+        :param place: the line or row; 0: the fault is about the whole file, or its text already names the place.
         :param text: the fault.
-        :param name: the field with the fault. Default empty: no field.
+        :param name: the field with the fault. Default empty: the fault is not about a field.
         """
         where = f"{self._unit} {place}" if place else ""
         self._note(place, ": ".join(filter(None, (where, name, text))))
 
     def fault_at(self, line: int, text: str, column: int) -> None:
         """
-        Note a fault by its line and column.
+        Add a fault at a line and column.
 
-        The text names the line even if faults are counted by rows.
+        The text always names the line, even if the places of other faults are rows.
         """
         self._note(line if self._unit == "line" else 0, f"line {line}, column {column}: {text}")
 
@@ -120,13 +121,14 @@ class Faults:
 
     def check_keys(self, fields: Fields, known: tuple[str, ...], place: int, prefix: str = "") -> bool:
         """
-        Note the unknown and repeated keys of a mapping.
+        Add a fault for each unknown or repeated key of a mapping.
 
         :param fields: the mapping.
         :param known: the known keys.
         :param place: the mapping's line or row.
         :param prefix: beginning of each fault. Default empty.
-        :return: whether all keys are known and unique. If not, a missing field may be under one of the faulty keys.
+        :return: whether all keys are known and unique. If not, a field that seems to be missing may only have a
+            misspelled key.
         """
         for key, line in fields.lines.items():
             if key not in known:
@@ -138,7 +140,7 @@ class Faults:
         return not fields.repeated and all(key in known for key in fields)
 
 
-# Other common names for fields.
+# Names that other software uses for fields.
 _OTHER_NAMES = {"coin": "blockchain", "name": "label", "tag": "memo", "destination_tag": "memo"}
 
 
@@ -154,9 +156,10 @@ def _unknown_name(name: str, known: tuple[str, ...]) -> str:
 @dataclass(frozen=True)
 class Misread:
     """
-    A value that the format reads differently from the written text.
+    A value that is not what its author wrote, because the file's format reads the text differently, or because software
+    has garbled it.
 
-    :param fault: description of the misreading, with the spelling to use instead.
+    :param fault: a description of the fault, with the spelling to use instead.
     """
 
     fault: str
@@ -167,9 +170,9 @@ _WHOLE_NUMBER = re.compile(r"0|-?[1-9][0-9]*")
 
 def _number(source: str, text: str) -> int | Misread:
     """
-    Return a number; a :class:`Misread` if its spelling is not canonical.
+    Return a number; a :class:`Misread` if the number has several spellings, such as 01 or 1.0.
 
-    The number may be an id, whose exact spelling matters.
+    The number may be an id, of which the exact spelling matters.
     """
     is_id = len(source) <= len(str(MAX_ID)) and _WHOLE_NUMBER.fullmatch(source)
     return int(source) if is_id else _misread(source, text)
@@ -194,13 +197,13 @@ _KINDS = {
     "tag:yaml.org,2002:float": _NUMBER,
     "tag:yaml.org,2002:timestamp": "a date",
 }
-# These are numbers in YAML 1.2, but not in YAML 1.1, which PyYAML implements.
+# Texts that are numbers in YAML 1.2, but not in YAML 1.1, which PyYAML implements.
 _NUMBER_1_2 = re.compile(r"0o[0-7]+|[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 
 
 def read_yaml(text: str, faults: Faults) -> Any:
     """
-    Return the contents of a YAML file; None if empty or unreadable.
+    Return the contents of a YAML file; None if the file is empty or unreadable.
 
     :param text: the file's text.
     :param faults: collects the faults.
@@ -236,9 +239,9 @@ def _has_tab_before(text: str, index: int) -> bool:
 
 # Events are read one by one, because a tree of nodes for a large file takes long to build, and much memory.
 def _read_document(events: Iterator[Any]) -> Any:
-    """Return the value of the only document; None if there is none."""
+    """Return the value of the only YAML document in a file; None if the file has none."""
     contents = None
-    # Between the start and the end of the stream, each document has a start and an end.
+    # A stream has a start event, its documents, and an end event. Each document also has a start and an end event.
     next(events)
     if not isinstance(next(events), yaml.StreamEndEvent):
         contents = _read_value(next(events), events)
@@ -251,7 +254,7 @@ def _read_document(events: Iterator[Any]) -> Any:
 
 
 def _read_value(event: Any, events: Iterator[Any]) -> Any:
-    """Return the value that begins with an event."""
+    """Return the value whose first event is given."""
     if isinstance(event, yaml.ScalarEvent):
         return _read_scalar(event)
     if isinstance(event, yaml.SequenceStartEvent):
@@ -303,9 +306,9 @@ def _line(event: Any) -> int:
 
 def read_json(text: str, faults: Faults) -> Any:
     """
-    Return the contents of a JSON file; None if empty or unreadable.
+    Return the contents of a JSON file; None if the file is empty or unreadable.
 
-    The values have no lines, because the parser does not know them.
+    The values have no lines, because Python's parser does not report lines.
 
     :param text: the file's text.
     :param faults: collects the faults.
@@ -314,7 +317,8 @@ def read_json(text: str, faults: Faults) -> Any:
         return json.loads(
             text,
             object_pairs_hook=lambda pairs: Fields((key, value, 0) for key, value in pairs),
-            # Numbers are read as they are written, because 1.0 is not 1, and Python refuses very long numbers.
+            # Take numbers as they are written, because 1.0 and 1 are different ids, and Python refuses very long
+            # numbers.
             parse_int=lambda source: _number(source, "{} is a number"),
             parse_float=lambda source: _misread(source, "{} is a number"),
             parse_constant=lambda name: Misread(f"{name} is not JSON: leave it out"),
@@ -329,8 +333,8 @@ def read_json(text: str, faults: Faults) -> Any:
 
 # --- CSV ---------------------------------------------------------------------------------------------------
 
-#: Name of the column that is ignored. It is not ``comment`` or ``note``, because some chains use these words for a
-#: memo.
+#: Name of a column that is ignored, for the user's own notes. Columns named ``comment`` or ``note`` are refused,
+#: because some chains use these words for a memo.
 NOTES = "notes"
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 _CORRECT = "correct it, and format its column as text"
@@ -338,7 +342,7 @@ _CORRECT = "correct it, and format its column as text"
 
 def read_csv(text: str, faults: Faults) -> Any:
     """
-    Return the contents of a CSV file; None if without rows.
+    Return the contents of a CSV file; None if the file has no rows.
 
     The file has a header of field names, and a row for each address. It may look like the files that spreadsheets save:
     with commas, semicolons or tabs as separators, names in any case and with blanks around them, empty rows and
@@ -368,17 +372,17 @@ def read_csv(text: str, faults: Faults) -> Any:
 
 
 def _cells_fault(names: Sequence[str], cells: Sequence[str]) -> str:
-    """Return why a row does not fit the header, or empty text."""
+    """Return why a row does not fit the header; empty if it fits."""
     if len(cells) != len(names):
-        return f"has {count(len(cells), 'cell')}, but the header has {len(names)}"
+        return f"the row has {count(len(cells), 'cell')}, but the header has {len(names)}"
     for number, (name, cell) in enumerate(zip(names, cells, strict=True), 1):
         if cell.strip() and not name:
-            return f"its cell {number} is not empty, but the header has no name for it"
+            return f"cell {number} of the row is not empty, but the header has no name for this column"
     return ""
 
 
 def _separator(text: str, faults: Faults) -> str:
-    """Return the header's separator, or note a fault and return empty text."""
+    """Return the header's separator; empty if a fault was added because it has none or several."""
     # Skip empty rows before the header.
     found = re.search(r'^.*[^,;"\s].*$', text, re.MULTILINE)
     header = found[0] if found else ""
@@ -417,34 +421,34 @@ def _fields(names: Sequence[str], cells: Sequence[str], line: int, joined: str) 
 
 
 def _cell(name: str, cell: str, joined: str) -> Any:
-    """Return a cell's text or list, with a :class:`Misread` for garbled text."""
+    """Return a cell's text or list, in which a :class:`Misread` replaces garbled text."""
     if name not in LISTS:
         return as_meant(name, cell, _CORRECT)
     other = ";" if joined == "," else ","
     if other in cell:
         return Misread(
-            f"{sanitize(repr(cell), MAX_VALUE)} has '{other}' in it: separate ids by '{joined}' in this file"
+            f"{sanitize(repr(cell), MAX_VALUE)} contains '{other}': in this file, separate ids by '{joined}'"
         )
     return [as_meant(name, each, _CORRECT) for each in cell.split(joined)]
 
 
 # --- garbled values ----------------------------------------------------------------------------------------
 
-# A spreadsheet, a data frame or a database writes a word for a missing value, respells a whole number, or turns a text
-# into a date or a truth value. Requesting a garbled value could lose funds, because a memo may select the account.
-# Garbled values are refused in CSV files, in rows without a file, and in YAML files unless they are quoted, because
-# text in these places may come from such software.
+# Spreadsheets, data frames and databases may write a word for a missing value, change the spelling of a whole number,
+# or turn a text into a date or a truth value. Requesting such a garbled value could lose funds, because a memo may
+# select the account. Garbled values are refused in CSV files, in rows without a file, and in YAML files unless they are
+# quoted, because values in these places may come from such software.
 
-#: The fields that identify accounts and objects. If their value looks like a number, its exact spelling matters.
+#: The fields that identify accounts and objects. Their exact spelling matters, even if they look like numbers or dates.
 IDS_AND_MEMO = (*LISTS, "memo", "customer_id", "exchange_account_id", "visibility_group_id")
 
-# Words that software writes for a missing value. NIL in capitals is not one, because it is the symbol of a chain.
+# Words that software writes for a missing value. NIL in capitals is left out, because it is the symbol of a chain.
 _NULL_WORDS = re.compile(
     r"(?i:[+-]?nan|nat|n/?a|n\.a\.|null|none|undefined|<(?:na|n/a|nan|nat|null|none|undefined|unset)>"
     r"|[(\[](?:null|none|nan|nil|blank|empty)[)\]]|-?1\.#(?:ind|qnan)|[+-]?inf(?:inity)?|\\n)|nil|<nil>"
 )
-# Error values of Excel and LibreOffice in several languages, values in columns that are too narrow, and the word that
-# Google Sheets displays while it computes.
+# Error values of Excel and LibreOffice in several languages, the signs that spreadsheets show in columns that are too
+# narrow, and the word that Google Sheets displays while it computes.
 _ERROR_WORDS = re.compile(r"#+|#[¡¿]?[^\Wa-z]+(?:/[^\Wa-z]+)*[!?]?|#N/A N/A|Err:[0-9]+|Loading\.\.\.")
 # The months' names and abbreviations in the languages in which spreadsheets are common.
 _MONTH = (
@@ -488,7 +492,7 @@ def as_meant(name: str, text: str, correct: str) -> str | Misread:
     """
     Return a text, or a :class:`Misread` if it is garbled.
 
-    The parameters are those of :func:`garbled_fault`.
+    This function has the same parameters as :func:`garbled_fault`.
     """
     fault = garbled_fault(name, text, correct)
     return Misread(fault) if fault else text
@@ -501,7 +505,7 @@ def is_null_word(text: str) -> bool:
 
 def garbled_fault(name: str, text: str, correct: str) -> str:
     """
-    Explain why a text is probably garbled; empty if it is not.
+    Return why a text is probably garbled; empty if it is not.
 
     :param name: the field.
     :param text: the field's text, or a member of its list.
@@ -518,9 +522,9 @@ def _garbled(name: str, text: str) -> str:
         return "is an error value of a spreadsheet"
     if _ROUNDED.fullmatch(text):
         return "is a number in exponent notation"
-    # A label may begin with an apostrophe, because some names do.
+    # A label may begin with an apostrophe, because some people's names do.
     if text.startswith("=") or (text.startswith("'") and name != "label"):
-        return f"begins with {text[0]}, which spreadsheets do not treat as part of the value"
+        return f"begins with {text[0]}, which is not part of the value in spreadsheets"
     if name in LISTS and text[:1] in ("[", "(", "{"):
         return "is a program's text for a list"
     if name not in IDS_AND_MEMO:

@@ -1,8 +1,8 @@
 """
 Read whitelist files (YAML, JSON or CSV), or rows without a file.
 
-A whitelist contains the destination addresses that should be at the service. All faults of a file, up to 500, are
-reported together, each with its line or row. A file with a fault is not used at all.
+A whitelist file contains the destination addresses that should be whitelisted at the service. All faults of a file, up
+to 500, are reported together, each with its line or row. If a file has a fault, none of its rows is used.
 """
 
 from __future__ import annotations
@@ -60,29 +60,29 @@ _READERS = {"yaml": read_yaml, "json": read_json, "csv": read_csv}
 _SUFFIXES = {".yaml": "yaml", ".yml": "yaml", ".json": "json", ".csv": "csv"}
 _UTF8_MARK = b"\xef\xbb\xbf"
 _OTHER_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-# Characters that YAML does not allow or reads as line ends, a carriage return alone (a line end in CSV), a byte order
-# mark in the middle, a mark for a lost character, and bytes that are not UTF-8.
+# What a file must not contain: characters that YAML does not allow or reads as line ends, a carriage return alone (a
+# line end in CSV), a byte order mark in the middle, the replacement character, and bytes that are not UTF-8.
 _NOT_TEXT = re.compile(
     "[^\t\n\r\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffc\U00010000-\U0010ffff]|\r(?!\n|\\Z)"
 )
 #: Maximum number of faults in the text of an error.
 MAX_SHOWN = 20
-# ``$schema`` names the schema for editors.
+# The keys of a file. ``$schema`` tells editors where the schema is.
 _TOP = ("$schema", "version", "defaults", "addresses")
 _CHAIN = ("blockchain", "currency")
-# Fields that are compared character by character, and therefore must be ASCII.
+# Fields that must be ASCII, because they are compared character by character.
 _ASCII = (*_CHAIN, "network", "address")
 
 
 @dataclass(frozen=True)
 class WhitelistFile:
     """
-    A whitelist file, or rows without a file; it has no faults.
+    A whitelist file without faults, or rows that were read without a file.
 
     :param rows: its rows, in the file's order; at least one.
     :param name: its name as given, for messages.
-    :param sha256: SHA-256 of the file's bytes, in hexadecimal. Without a file, of the requested contents as JSON with
-        sorted keys.
+    :param sha256: SHA-256 of the file's bytes, in hexadecimal. For rows without a file, SHA-256 of the requested
+        contents as JSON with sorted keys.
     :param unchecked: number of rows whose address could not be checked; 0 if checking was turned off. Default 0.
     :param unchecked_chains: the chains of the unchecked rows, each once. Default: none.
     """
@@ -144,22 +144,22 @@ def read_whitelist_rows(
     :param rows: list of dictionaries with the same keys as a row of a file; or the same as JSON text.
     :param name: name of the rows, for messages. Default ``rows``.
     :param check_addresses: whether to check each address against the rules of its chain. Default True.
-    :param omit_if_none: names of optional fields to leave out if their value in a row is None, or None rendered by a
-        template. Default: no fields; None is a fault.
+    :param omit_if_none: names of optional fields. If such a field is None in a row, or is None rendered by a template,
+        it is left out. For all other fields, None is a fault. Default: no names.
     :return: the rows, at least one; their places are ``row 1``, ``row 2``, counted from 1.
     :raises WhitelistFileError: if the rows have faults; the error lists up to 500 faults.
     """
     found = Rows(check_addresses=check_addresses, unit="row")
     items = read_json(rows, found) if isinstance(rows, str) else rows
     if found.faults:
-        how = "write rows=upstream.output, or end the template with '| tojson'"
+        how = "pass rows=upstream.output, or end the template with '| tojson'"
         raise file_error(name, [f"{each}: {how}" for each in found.faults])
     if not isinstance(items, Sequence) or isinstance(items, (str, bytes, bytearray)):
         kind = "a mapping" if isinstance(items, Mapping) else describe(rows)
         raise file_error(name, [f"must be a list of rows, not {kind}"])
     items = fetch_items(items)
     if not items:
-        found.fault(0, "there are no rows; an empty list is refused, because its rows may have been lost")
+        found.fault(0, "there are no rows. An empty list is refused, because its rows may have been lost")
     with suppress(TooManyFaultsError):
         for place, item in enumerate(items, 1):
             _add_row(found, item, place, omit_if_none, is_read=isinstance(rows, str))
@@ -168,7 +168,7 @@ def read_whitelist_rows(
 
 
 def _add_row(found: Rows, item: object, place: int, omit_if_none: Collection[str], *, is_read: bool) -> None:
-    """Add a row, or note its faults; ``is_read``: already read from JSON."""
+    """Add a row or its faults. ``is_read`` tells whether the row was already read from JSON."""
     try:
         row = item if is_read else read_json(json.dumps(item), found)
     except (TypeError, ValueError, RecursionError) as error:
@@ -187,7 +187,7 @@ def _add_row(found: Rows, item: object, place: int, omit_if_none: Collection[str
 
 
 def _taken(field: str, value: Any) -> Any:
-    """Return a row's value, with a :class:`Misread` for None and garbled text."""
+    """Return a row's value, in which a :class:`Misread` replaces None and garbled text."""
     if isinstance(value, list):
         return [None if is_missing(each) else _as_meant(field, each) for each in value]
     if is_missing(value):
@@ -230,9 +230,9 @@ def _read(data: bytes, format: str, rows: Rows) -> None:
 
 def _decode(data: bytes, rows: Rows) -> str:
     """
-    Return the text, and note each line that is not text.
+    Decode a file, and add a fault for each line with bytes or characters that are not text.
 
-    A leading byte order mark is removed.
+    A byte order mark at the beginning is removed.
     """
     if data.startswith(_OTHER_MARKS) or b"\0" in data[:2]:
         rows.fault(0, "the file is in UTF-16 (Excel's 'Unicode Text') or UTF-32: save it as UTF-8")
@@ -251,7 +251,7 @@ def count_faults(faults: Sequence[str]) -> str:
     """
     Return the number of a file's faults as text, such as "5 faults".
 
-    The text includes a hint if reading stopped early.
+    If reading stopped early, the text says that there may be more.
     """
     more = " (reading stopped: there may be more)" if len(faults) >= MAX_FAULTS else ""
     return count(len(faults), "fault") + more
@@ -267,7 +267,7 @@ def file_error(name: str, faults: Iterable[str], *, retryable: bool = False) -> 
     """
     faults = tuple(faults)
     start = f"{sanitize(name, 200) or 'the whitelist file'}: {count_faults(faults)}; nothing is sent"
-    # The first line is a complete message, because some programs only display the first line.
+    # Put the first fault into the first line, because some programs display only the first line of an error.
     lines = [f"{start}: {faults[0]}", *faults[1:MAX_SHOWN]]
     if len(faults) > MAX_SHOWN:
         lines.append(f"... and {len(faults) - MAX_SHOWN} more")
@@ -282,7 +282,7 @@ class Rows(Faults):
     A collector of the rows and the faults of a file.
 
     :param check_addresses: whether to check each address against the rules of its chain.
-    :param unit: how the place of a fault is counted: ``line`` or ``row``.
+    :param unit: the unit in which places are counted: ``line`` or ``row``.
     """
 
     def __init__(self, *, check_addresses: bool, unit: str) -> None:
@@ -295,7 +295,8 @@ class Rows(Faults):
         self._check_addresses = check_addresses
         self._destinations: Destinations[int] = Destinations()
         self._defaults: dict[str, Any] = {}
-        # Whether all keys of the defaults are known. If not, a missing field may be under an unknown key.
+        # Whether all keys of the defaults are known. If not, a field that seems to be missing may have a misspelled
+        # key.
         self._are_defaults_known = True
 
     # --- the file ---
@@ -310,7 +311,8 @@ class Rows(Faults):
             text = f"the file must be a mapping with the keys version and addresses, not {_kind(root)}"
             self.fault(0, text)
             return
-        # A missing key is only reported if all keys are known, because it may be misspelled.
+        # Report a missing key only if all other keys are known, because an unknown key may be the missing one,
+        # misspelled.
         all_known = self.check_keys(root, _TOP, 0)
         if "version" in root or all_known:
             self._check_version(root)
@@ -352,8 +354,8 @@ class Rows(Faults):
         return WhitelistFile(tuple(self.rows), name, digest, self.unchecked, tuple(self.unchecked_chains.values()))
 
     def no_rows(self, place: int = 0) -> None:
-        """Note that the file has no rows."""
-        self.fault(place, "there are no addresses; an empty file is refused, because it may have been cut off")
+        """Add the fault of a file without rows."""
+        self.fault(place, "there are no addresses. An empty file is refused, because it may have been cut off")
 
     def _set_defaults(self, fields: Any, place: int) -> None:
         """Set the default fields of all rows, and check them once."""
@@ -374,10 +376,10 @@ class Rows(Faults):
 
     def add(self, fields: Any, place: int) -> None:
         """
-        Add a row, or note all of its faults.
+        Add a row, or all of its faults.
 
         :param fields: the row's fields.
-        :param place: the row's line or number.
+        :param place: the row's line, or its number in a file whose lines are not known.
         """
         if isinstance(fields, Misread):
             self.fault(place, fields.fault)
@@ -402,9 +404,7 @@ class Rows(Faults):
 
     def _note_row_faults(self, faults: Iterable[FieldFault], fields: Fields, place: int, *, all_known: bool) -> None:
         """
-        Note the faults of a row.
-
-        Faults of the defaults are left out, because they were noted before.
+        Add the faults of a row, except those of the defaults, which were already added once for the whole file.
         """
         for name, text, _ in faults:
             base = name.partition("[")[0]
@@ -412,7 +412,7 @@ class Rows(Faults):
                 self.fault(fields.lines.get(base) or place, text, name)
 
     def _check_address(self, place: int, values: Mapping[str, Any]) -> None:
-        """Check the address of a row whose destination has no other fault."""
+        """Check the address of a row. Its chain, network and address must have no other fault."""
         if not self._check_addresses:
             return
         address, chain = values["address"], values.get("blockchain") or values["currency"]
@@ -446,9 +446,7 @@ def _check_fields(values: Mapping[str, Any]) -> tuple[WhitelistRequest | None, l
 
 def _field_faults(name: str, value: Any) -> Iterator[FieldFault]:
     """
-    Yield faults according to the stricter rules of files.
-
-    For example, no value may begin or end with white space.
+    Yield the faults by which files are stricter than a request: for example, numbers must be quoted.
     """
     if name not in LISTS or not isinstance(value, list):
         if fault := _value_fault(name, value):
@@ -479,7 +477,7 @@ def _text_fault(name: str, value: str) -> str:
     if value != value.strip() and value.strip():
         return "begins or ends with white space: remove it"
     if name in LISTS and re.search(r"[\s,;.]", value):
-        return f"{_kind(value)} must be a single id, without a comma, a semicolon, a point or white space"
+        return f"{_kind(value)} is not a single id: ids have no comma, semicolon, point or white space"
     if name in _ASCII and not value.isascii():
         letter = next(each for each in value if not each.isascii())
         what = f"U+{ord(letter):04X} {unicodedata.name(letter, '')}"

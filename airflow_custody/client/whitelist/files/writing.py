@@ -16,14 +16,14 @@ def dump_whitelist(requests: Iterable[WhitelistRequest], *, comments: Mapping[in
     """
     Return the text of a file in YAML.
 
-    Reading the file returns the same requests if there is at least one, all destinations differ, no value begins or
-    ends with white space, and no id in a list contains a comma, a semicolon, a point or white space.
+    Reading the file returns the same requests, provided that there is at least one request, all destinations differ, no
+    value begins or ends with white space, and no id in a list contains a comma, a semicolon, a point or white space.
 
     The file has no ``defaults``. All texts are quoted, so that YAML reads them as text.
 
     :param requests: the rows.
-    :param comments: one-line comments by the index of the row that they precede, counted from 0. Default None: no
-        comments.
+    :param comments: comments of one line each, by the index (from 0) of the row before which they are written. Default
+        None: no comments.
     :return: the text, with fields in the order of :class:`WhitelistRequest`.
     """
     parts = [f"version: {VERSION}\n"]
@@ -49,8 +49,8 @@ def whitelist_schema() -> dict[str, Any]:
     """
     Return the JSON Schema (draft 2020-12) of a YAML or JSON file.
 
-    Editors use it to complete and check files. Only :func:`parse_whitelist` finds repeated destinations and mistyped
-    addresses.
+    Editors use it to complete and check files. It does not find repeated destinations and mistyped addresses; only
+    :func:`parse_whitelist` does.
 
     :return: a new copy of the schema.
     """
@@ -95,7 +95,7 @@ def _fields() -> dict[str, dict[str, Any]]:
     descriptions = _descriptions()
     found = {}
     for name, schema in WhitelistRequest.model_json_schema(by_alias=False)["properties"].items():
-        # A file leaves out missing fields, and never contains null.
+        # The schema does not allow null, because a file leaves out missing fields.
         kinds = [each for each in schema.get("anyOf", [schema]) if each.get("type") != "null"]
         for each in kinds if name not in LISTS else kinds[0]["items"]["anyOf"]:
             each.pop("title", None)
@@ -108,10 +108,9 @@ def _fields() -> dict[str, dict[str, Any]]:
 
 def _descriptions() -> dict[str, str]:
     """
-    Return a description of each field, from the request's docstring.
+    Return a description of each field: the first sentence about it in the docstring of :class:`WhitelistRequest`.
 
-    Each description is the first sentence about the field. With ``python -OO`` there are no descriptions, because
-    docstrings are removed.
+    With ``python -OO`` there are no descriptions, because docstrings are removed.
     """
     documented = re.findall(r":param (\w+): (.*?)(?=\n\s*:|\Z)", WhitelistRequest.__doc__ or "", re.DOTALL)
     sentences = {name: " ".join(text.split()).replace("``", "").partition(". ")[0] for name, text in documented}

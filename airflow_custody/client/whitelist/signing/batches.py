@@ -1,4 +1,4 @@
-"""Batches of requests: their progress in the log and in errors, and requests with the same text."""
+"""Batches of requests to sign or reject: progress in the log and in errors, and requests with the same text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def same_texts(hashes: Mapping[str, str]) -> list[str]:
     The service may list one request under two ids.
 
     :param hashes: the hash of each request's text, by id.
-    :return: for each text that several requests have, a text with the ids of these requests.
+    :return: the ids of the requests, as text, for each signed text that several requests have.
     """
     by_hash: dict[str, list[str]] = {}
     for id_, hash_ in hashes.items():
@@ -34,7 +34,7 @@ def log_progress(log: logging.Logger, batches: Batches, number: int, done: int, 
     :param log: the log.
     :param batches: the ids of the requests in each batch.
     :param number: the index of the batch.
-    :param done: the number of requests that are done, with those of this batch.
+    :param done: the number of requests that are done, including those of this batch.
     :param verb: participle of the operation: ``signed``, ``rejected``.
     """
     if len(batches) > 1:
@@ -45,7 +45,7 @@ def log_progress(log: logging.Logger, batches: Batches, number: int, done: int, 
 @contextmanager
 def failing_in(batches: Batches, number: int, done: int, verb: str) -> Iterator[None]:
     """
-    Add the failed batch and the progress to an error, if there are several batches.
+    If there are several batches, add to an error which batch failed, and how many requests are done.
 
     A batch is done completely, or not at all.
 

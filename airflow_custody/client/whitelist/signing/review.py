@@ -60,9 +60,9 @@ class ToSign(NamedTuple):
 @contextmanager
 def concluding(consequence: str) -> Iterator[None]:
     """
-    Append to an error's message what it means for the signatures.
+    Append the consequence for the signatures to an error's message.
 
-    :param consequence: the meaning, for example 'nothing was signed'.
+    :param consequence: the consequence, for example 'nothing was signed'.
     """
     try:
         yield
@@ -90,8 +90,8 @@ class SigningReview:
     :param expected: the expected content of each request, by id; None: any content.
     :param settings: the client's settings, with the status words and the accepted fields.
     :param user: the user, as far as the service returns it.
-    :param key: the signer's key. Its public key identifies this user's signatures. If the public key is unknown, the
-        user's external id does.
+    :param key: the signer's key. This user's signatures are recognized by its public key or, if the public key is
+        unknown, by the user's external id.
     :param verifier: verifies the existing signatures of the requests; None: they are not verified.
     :param is_later_try: whether an earlier try may have sent some of the signatures.
     """
@@ -108,9 +108,10 @@ class SigningReview:
         Review a request that is pending this user's signature.
 
         :param row: the request, as listed for approval.
-        :param request: the request, as found in all listings; None: it has an action, and they were not read.
-        :param hash_: its hash in an earlier reading; None: this is the first reading.
-        :raises CustodyError: if it must not be signed.
+        :param request: the request, as found in all listings; None: the other listings were not read, because the
+            request has an action.
+        :param hash_: the request's hash in an earlier reading; None: this is the first reading.
+        :raises CustodyError: if the request must not be signed.
         """
         found = ToSign(str(row.hash), self.check(row))
         is_effective = self._check_status(row)
@@ -118,7 +119,7 @@ class SigningReview:
         if is_effective or (request is not None and request.is_settled):
             action = f"with the action {sanitize(row.action, 40)!r}" if row.action else "without an action"
             raise CustodyConflictError(
-                f"{name} is listed as settled (status {status_word(row.status) or 'not given'}) and for "
+                f"{name} is listed as settled (status {status_word(row.status) or 'not given'}) and also for "
                 f"approval, {action}: the signature may approve its deletion",
                 code="request-differs",
             )
@@ -139,7 +140,8 @@ class SigningReview:
         request = None if self.expected is None else self.expected[envelope.id]
         comparison = check_asked(request, envelope, payload, self.settings, tenant_id=self.user.get("tenantId"))
         try:
-            # Another kind of text is never signed, because its signature could be used for another kind of request.
+            # Sign only texts with the form of a whitelisting request, because the signature of another text could be
+            # used for another kind of request.
             check_shape(payload)
         except RefusalError as refusal:
             raise CustodyRequestError(
@@ -169,10 +171,10 @@ class SigningReview:
 
     def _check_status(self, envelope: WhitelistEnvelope) -> bool:
         """
-        Refuse a request that is listed as in effect without proof.
+        Refuse a request that is listed as in effect, if its signatures do not prove this.
 
-        :return: whether its status is that of a request in effect.
-        :raises CustodyVerificationError: if the signatures do not prove it.
+        :return: whether the request's status is that of a request in effect.
+        :raises CustodyVerificationError: if it is, but the signatures do not prove it.
         """
         if self.settings.status_words.meaning(envelope.status) != "effective":
             return False
@@ -191,9 +193,9 @@ class SigningReview:
 
     def _check_key(self, envelope: WhitelistEnvelope) -> None:
         """
-        Refuse a key if the verified rules give this user another key.
+        Refuse a key if this user has another key according to the verified rules.
 
-        The service would reject the signature.
+        Otherwise, the service would reject the signature.
         """
         me, key = self.user.get("externalUserId"), self.key.public_key
         if self.verifier is None or key is None or not me:
@@ -212,12 +214,13 @@ class SigningReview:
 
     def why_done(self, request: Request) -> str:
         """
-        Return why this user need not sign a request, or empty text.
+        Return why this user need not sign a request; empty if there is no reason.
 
-        A request in effect that does not verify has no reason yet, because its last signature may be listed late.
+        For a request in effect whose verification fails, no reason is returned yet, because its last signature may be
+        listed late.
 
         :param request: a request that is not pending this user's signature.
-        :raises CustodyError: if its content is not as expected.
+        :raises CustodyError: if the request's content is not as expected.
         """
         envelope = request.envelope
         if envelope is None or request.reported == "rejected" or (self.expected is None and not self.is_later_try):
@@ -238,15 +241,15 @@ class SigningReview:
         :param envelope: the request.
         :raises CustodyError: if the review refuses it.
         """
-        with concluding("this user has signed it already"):
+        with concluding("this user has already signed the request"):
             self.check(envelope)
 
     def not_pending(self, requests: Iterable[Request]) -> CustodyConflictError:
         """
         Return the error for requests that are not pending this user's signature.
 
-        :param requests: the requests, each of them listed.
-        :raises CustodyVerificationError: if one of them is listed as in effect without proof.
+        :param requests: the requests, all of which the service lists.
+        :raises CustodyVerificationError: if one of them is listed as in effect, but its signatures do not prove this.
         """
         shown, is_any_rejected = [], False
         for each in requests:
@@ -276,7 +279,7 @@ class SigningReview:
         :return: the reason; empty if the request has the signature.
         :raises CustodyResponseError: if the request has more signatures than can be searched.
         """
-        # The numeric id is not compared, because one user's number may be another user's external id.
+        # Compare only the external id, not the numeric id, because one user's number may be another user's external id.
         me, key = self.user.get("externalUserId"), self.key.public_key
         if envelope is None:
             return "not listed"
@@ -291,7 +294,7 @@ class SigningReview:
         named = [each for each in entries if each.user_id == me]
         own = named
         if key is not None:
-            # The user's name is ignored, because no signature covers it.
+            # Ignore the user id of an entry, because no signature covers it.
             own = [each for each in entries if each.digest and key.verifies_digest(each.signature, each.digest)]
         if any(envelope.hash in each.hashes for each in own):
             return ""

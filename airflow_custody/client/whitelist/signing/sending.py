@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
 # Maximum delay between two readings, in seconds.
 _POLL_INTERVAL = 1.0
-# Maximum delay, in seconds, of the listing of requests that this user may sign, compared with the other listings.
+# Maximum lag, in seconds, of the listing of requests that this user may sign behind the other listings.
 _LISTING_LAG = 3.0
-# Statuses of rejections that may be caused by a change of the request after it was read.
+# Statuses with which the service may reject a signature because a request has changed after it was read.
 _ABOUT_STATE = (400, 403, 404, 409)
 _MAYBE_SIGNED = "The signature may have been accepted"
 
@@ -78,9 +78,9 @@ class RequestSigner:
         Review all requests, and then sign them in batches.
 
         Nothing is signed before all requests have been reviewed. Then each batch is read again, signed, and sent. The
-        same ids form the same batches in each try. This takes three calls for each batch, and at most two more: for the
-        user, and for the rules in force. Requests that this user may not sign, or that have no action, take three more
-        calls for each reading of their batch.
+        same ids form the same batches in each try. This takes three calls for each batch, and at most two more in all,
+        for the user and for the rules in force. If a batch has requests that this user may not sign, or that have no
+        action, each reading of the batch takes three more calls.
 
         A request that is in effect, or that this user has already signed, needs no signature. Its content must still
         match ``expected``, and its signatures must verify if the client has pinned keys.
@@ -93,11 +93,11 @@ class RequestSigner:
         :return: the number of requests, including those that needed no signature.
         :raises CustodyVerificationError: if the client has pinned keys, but these keys have not signed the rules of a
             request, or a signature is invalid.
-        :raises CustodyError: if a request does not match or cannot be read, or the service rejects the signature.
-            A signature was sent only in the last case. The error reports whether this call signed any request. With
-            several batches, the error names the failed batch and the number of signed requests.
+        :raises CustodyError: if a request does not match or cannot be read, or the service rejects the signature. Only
+            in the last case was a signature sent for the failed batch. The error reports whether this call signed any
+            request. With several batches, it names the failed batch and the number of signed requests.
         :raises CustodyOutcomeUnknownError: if the response was lost. The error is retryable if the signature was
-            certainly not accepted. The same applies to the error of a gateway.
+            certainly not accepted. The same applies to an error that a gateway returns.
         """
         wanted = check_request_ids(ids, limit=None)
         nothing_signed = "nothing was signed in this try" if earlier_try else "nothing was signed"
@@ -119,7 +119,7 @@ class RequestSigner:
         )
         if verifier is None:
             self._log.info("%s", NOT_PINNED)
-        # Counted as done: requests that need no signature (after the first review), and signed ones.
+        # A request is counted in `done` once it is signed, or once the first review finds that it needs no signature.
         batches, done = cut_into_batches(wanted), 0
 
         # First review all batches. A request that needs no signature is not read again.
@@ -178,15 +178,15 @@ class RequestSigner:
         Read and review requests, and return those that need this user's signature, in order.
 
         This waits until each request is pending this user's signature, or needs no signature. New requests may be
-        missing in some listings at first. It takes one call for at most a hundred requests that this user may sign,
-        and three more if there are other requests.
+        missing in some listings at first. Each reading takes one call for the requests that this user may sign, and
+        three more if there are other requests.
 
         :param review: the review.
         :param ids: the requests' ids, at most a hundred.
         :param hashes: the hashes from an earlier reading, which must not have changed. Default None: the first reading.
-        :return: each such request, by id.
-        :raises CustodyError: if a request is neither pending this user's signature nor in no need of it, or the review
-            refuses it.
+        :return: the requests that need this user's signature, by id.
+        :raises CustodyError: if a request needs a signature but is not pending this user's, or if the review refuses a
+            request.
         """
         started = time.monotonic()
         listed_since: dict[str, float] = {}
@@ -214,7 +214,7 @@ class RequestSigner:
                 logged = missing
                 self._log.info("Not listed yet: %s. Polling for at most %.0f s.", missing, left)
             time.sleep(min(_POLL_INTERVAL, max(0.05, self._lookup_wait / 4)))
-        # From here on, each of the others has a reason why it needs no signature.
+        # Each request that this user may not sign now has a reason why it needs no signature.
         for why in dict.fromkeys(reasons.values()):
             self._log.info("%s: %s.", why, name_some([each for each in reasons if reasons[each] == why]))
         return {
@@ -227,12 +227,11 @@ class RequestSigner:
         self, review: SigningReview, ids: Sequence[str]
     ) -> tuple[dict[str, WhitelistEnvelope], Mapping[str, Request], dict[str, str]]:
         """
-        List requests: those that this user may sign, the others, and why each of the others needs no signature.
+        Return the requests that this user may sign, the other requests, and the reasons why those need no signature.
 
-        The reason is empty if the request does need one.
-
-        Only the other listings show whether a request without an action is settled. If it is, the signature may approve
-        its deletion. So the others include such requests.
+        A reason is empty if the request does need a signature. Requests without an action are among the other requests,
+        too, because only the other listings show whether such a request is settled. If it is, a signature may approve
+        its deletion.
         """
         for_approval = {each.id: each for each in self._client.find_whitelist_requests_for_approval(ids=ids)}
         unclear = [each for each in ids if each not in for_approval or not for_approval[each].action]
@@ -271,8 +270,8 @@ class RequestSigner:
         except CustodyOutcomeUnknownError as error:
             return error, False
         except CustodyError as error:
-            # An error is a rejection only if the service itself returned it, or if nothing is sent. A gateway may
-            # return an error after the service has accepted the signature.
+            # The signature was certainly not accepted only if the service itself returned the error, or nothing was
+            # sent. A gateway may return an error although the service has accepted the signature.
             return error, error.from_service or error.nothing_sent or not sent.is_set()
         if accepted != len(ids):
             text = f"the service accepted {count(accepted, 'signature')} for {count(len(ids), 'request')}"
@@ -283,20 +282,20 @@ class RequestSigner:
 
     def _confirm_settled(self, review: SigningReview, hashes: Mapping[str, str], refusal: CustodyError) -> None:
         """
-        Return if the requests no longer need the rejected signature.
+        Return if the requests do not need the rejected signature, and raise the rejection otherwise.
 
-        They no longer need it if the signature of an earlier try has arrived meanwhile, or if they are in effect.
+        They do not need it if the signature of an earlier try has arrived meanwhile, or if they are in effect.
 
-        :raises CustodyError: the rejection, which is final. If the requests cannot be read, its advice contains this
-            failure. The error of a 400 contains the hint that the key may belong to another user.
+        :raises CustodyError: the rejection. If the requests cannot be read again, its advice contains this failure. For
+            a 400, its message adds that the key may belong to another user.
         """
         failure: CustodyError | None = None
-        # The cause of a 409 may be listed late.
+        # The service may list the change that has caused a 409 late.
         wait = self._lookup_wait if refusal.status == 409 else 0.0
         for _ in tries_within(wait, maximum=_POLL_INTERVAL) if refusal.status in _ABOUT_STATE else ():
             try:
                 if not self._read(review, [*hashes], hashes):
-                    self._log.warning("Rejected (%s), but no signature is missing.", refusal.message.rstrip("."))
+                    self._log.warning("Rejected (%s), but no request needs it.", refusal.message.rstrip("."))
                     return
                 failure = None
             except CustodyError as error:
@@ -317,10 +316,10 @@ class RequestSigner:
 
     def _confirm_signed(self, review: SigningReview, hashes: Mapping[str, str], error: CustodyError) -> None:
         """
-        Return if a signature with a lost response was accepted.
+        Return if a signature whose response was lost was accepted, and raise the error otherwise.
 
-        :raises CustodyError: the error of the lost response, if acceptance cannot be confirmed. Its advice contains the
-            known facts.
+        :raises CustodyError: the error of the lost response, if the service does not list the signature. Its advice
+            says what was found.
         """
         self._log.warning("%s", lines(f"The outcome is unknown: {error.message}", "Checking at the service."))
         is_safe, words = False, _MAYBE_SIGNED
@@ -346,8 +345,8 @@ class RequestSigner:
         raise error.with_facts(
             # Do not retry after a redirect, because the next try would be redirected, too.
             retryable=is_safe and error.status not in range(300, 400),
-            # Keep the advice of a gateway's error, which may be about a role or a version. The advice of an unknown
-            # outcome would only repeat the message.
+            # Keep the advice of a gateway's error, which may be about a role or a version. Drop the advice of an
+            # unknown outcome, which would only repeat the message.
             advice=lines(words, None if isinstance(error, CustodyOutcomeUnknownError) else error.advice),
         )
 
@@ -355,7 +354,7 @@ class RequestSigner:
         """Return the requests without this user's signature, each with the reason."""
         listed = {each.id: each for each in self._client.find_whitelist_requests(ids=hashes)}
         if others := [each for each, row in listed.items() if row.hash != hashes[each]]:
-            # Do not sign again, because the signature of the earlier text may still count.
+            # Do not sign the new text, because the signature of the earlier text may still count.
             raise CustodyConflictError(
                 f"the text of whitelisting request {name_some(others)} has changed since it was signed",
                 code="request-differs",

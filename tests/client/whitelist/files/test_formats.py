@@ -157,18 +157,20 @@ def test_csv_as_spreadsheets_save_it(separator: str, joined: str) -> None:
             "line 1: 'note' is unknown; did you mean notes?", "line 1: label: is given twice",
         ]),
         ("label,,address,blockchain,,\na,,b,ETH,,\nc,x,d,ETH,,\ne,,f,ETH,, y\ng,,h,ETH\n", [
-            "line 3: its cell 2 is not empty, but the header has no name for it", "line 4: its cell 6 is not empty",
-            "line 5: has 4 cells, but the header has 6",
+            "line 3: cell 2 of the row is not empty, but the header has no name for this column",
+            "line 4: cell 6 of the row is not empty",
+            "line 5: the row has 4 cells, but the header has 6",
         ]),
         # Lists that are joined by what separates the columns elsewhere.
         (COLUMNS.replace(",", ";") + 'a;b;ETH;"1;2";\na;b;ETH;1;2;\n', [
-            "line 2: linked_wallet_ids: '1;2' has ';' in it: separate ids by ',' in this file",
-            "line 3: has 6 cells, but the header has 5",
+            "line 2: linked_wallet_ids: '1;2' contains ';': in this file, separate ids by ','",
+            "line 3: the row has 6 cells, but the header has 5",
         ]),
         # A row that ends before the memo may have been cut off; a list without quotes: its second id would be the memo.
         (f"{COLUMNS}a,b\na,b,c,1,m,n\n,,,,\n,,ETH,,\na,b,ETH,1,2,\n", [
-            "line 2: has 2 cells, but the header has 5", "line 3: has 6 cells, but the header has 5",
-            "line 5: label: is missing", "line 5: address: is missing", "line 6: has 6 cells, but the header has 5",
+            "line 2: the row has 2 cells, but the header has 5", "line 3: the row has 6 cells, but the header has 5",
+            "line 5: label: is missing", "line 5: address: is missing",
+            "line 6: the row has 6 cells, but the header has 5",
         ]),
         (f'{COLUMNS}"mul\nti",x,ETH,,\na,y,,1;;2,\nb, z,ETH,1; 2,m \n', [
             "line 2: label: contains a control or invisible character",
@@ -178,7 +180,7 @@ def test_csv_as_spreadsheets_save_it(separator: str, joined: str) -> None:
             "line 5: memo: begins or ends with white space",
         ]),
         (f'{COLUMNS}a,b,ETH,"12,15",\n', [
-            "line 2: linked_wallet_ids: '12,15' has ',' in it: separate ids by ';' in this file",
+            "line 2: linked_wallet_ids: '12,15' contains ',': in this file, separate ids by ';'",
         ]),
         (f"{COLUMNS}a,b,ETH,,\nc,b,eth,,\n", ["line 3: address: the same destination as in line 2"]),
         (f'{COLUMNS}a, b,ETH,,\n"c"d,b,ETH,,\ne, f,ETH,,\n', [
@@ -317,7 +319,7 @@ ONLY = "a row must contain only texts, whole numbers, and lists of texts or whol
         ({"exchange_account_id": -1}, "exchange_account_id: must be an id"),
         ({"exchange_account_id": 10**5000}, ONLY),
         ({"memo": datetime(2026, 1, 1, tzinfo=timezone.utc)}, ONLY),
-        ({"currency": "BTC"}, "blockchain is 'ETH' and currency is 'BTC': they name the same thing and must be equal"),
+        ({"currency": "BTC"}, "blockchain is 'ETH' and currency is 'BTC': both name the chain, so they must be equal"),
     ],
 )
 def test_a_fault_names_the_row_and_nothing_else_is_said(change: dict[Any, Any], fault: str) -> None:
@@ -338,7 +340,7 @@ def test_a_none_that_may_be_left_out_is(form: Any, none: Any) -> None:
 @pytest.mark.parametrize(
     ("rows", "fault"),
     [
-        ([], "there are no rows; an empty list is refused"),
+        ([], "there are no rows. An empty list is refused"),
         ([None], "row 1: a row must be a mapping of fields, not an empty value"),
         ([[ROW]], "row 1: a row must be a mapping of fields, not a list"),
         ([ROW, ROW], "row 2: address: the same destination as in row 1: remove one of the two"),
@@ -346,7 +348,7 @@ def test_a_none_that_may_be_left_out_is(form: Any, none: Any) -> None:
         (None, "must be a list of rows, not None"),
         (b"[]", "must be a list of rows, not a value of type bytes"),
         ("", "must be a list of rows, not ''"),
-        (str([ROW]), "line 1, column 3: not JSON: Expecting property name enclosed in double quotes: write rows="),
+        (str([ROW]), "line 1, column 3: not JSON: Expecting property name enclosed in double quotes: pass rows="),
     ],
     ids=str,
 )

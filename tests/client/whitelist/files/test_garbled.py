@@ -51,7 +51,7 @@ ANYWHERE = [
     *((word, MISSING) for word in NULL_WORDS),
     *((word, ERROR) for word in ERROR_WORDS),
     *((text, EXPONENT) for text in ("1.23457E+11", "1,5E+3")),
-    ('="0013"', "begins with =, which spreadsheets do not treat as part of the value"),
+    ('="0013"', "begins with =, which is not part of the value in spreadsheets"),
 ]
 #: What is refused in memos and ids.
 IN_IDS = [
@@ -61,7 +61,7 @@ IN_IDS = [
     *((text, DATE) for text in DATES),
     *((text, TRUTH) for text in ("TRUE", "False", "WAHR")),
     ("b'0013'", "is Python's text for bytes"),
-    ("'0013", "begins with ', which spreadsheets do not treat as part of the value"),
+    ("'0013", "begins with ', which is not part of the value in spreadsheets"),
 ]
 
 

@@ -57,7 +57,7 @@ addresses:
     assert row.where == "line 2"
 
 
-JOINED = "must be a single id, without a comma, a semicolon, a point or white space"
+JOINED = "is not a single id: ids have no comma, semicolon, point or white space"
 MISREAD = {
     **dict.fromkeys(("007", "1e5", "0o17", "1:30", ".inf"), "a number"),
     "no": "a boolean",
@@ -90,7 +90,7 @@ FIELDS_AND_FAULTS = [
     (f"exchange_account_id: {'9' * 5000}", "exchange_account_id: YAML reads 999"),
     # Lists.
     ("linked_wallet_ids: {a: b}", "linked_wallet_ids: must not be a mapping"),
-    ("linked_wallet_ids: []", "linked_wallet_ids: is an empty list; leave it out if there is no restriction"),
+    ("linked_wallet_ids: []", "linked_wallet_ids: is an empty list; leave the field out if there is no restriction"),
     ("linked_wallet_ids: [1, 0o17]", 'linked_wallet_ids[1]: YAML reads 0o17 as a number: quote it, as in "0o17"'),
     ("linked_wallet_ids: [~]", "linked_wallet_ids[0]: has no value: leave the field out"),
     ('linked_wallet_ids: ["12,15"]', f"linked_wallet_ids[0]: '12,15' {JOINED}"),
@@ -99,7 +99,7 @@ FIELDS_AND_FAULTS = [
     ("memo: ''", "memo: is empty"),
     ('memo: "a\\u200b"', "memo: contains a control or invisible character"),
     ("network: m\u0430in", "network: contains U+0430 CYRILLIC SMALL LETTER A, which may look like another"),
-    ("currency: BTC", "line 3: blockchain is 'ETH' and currency is 'BTC': they name the same thing and must be equal"),
+    ("currency: BTC", "line 3: blockchain is 'ETH' and currency is 'BTC': both name the chain, so they must be equal"),
     # Keys.
     ("linkedWalletIds: [1]", "'linkedWalletIds' is unknown; did you mean linked_wallet_ids?"),
     ("memo: a\n  memo: a", "line 7: memo: is given twice, first in line 6"),
@@ -217,7 +217,7 @@ FULL_OF_FAULTS: list[tuple[str, str, str]] = [
     ("yaml", f"{HEAD}- {{{', '.join(f'k{each}: 1' for each in range(MANY))}}}\n", "line 3: 'k499' is unknown"),
     ("yaml", f"{HEAD}- {{linked_wallet_ids: [{'~, ' * MANY}1]}}\n", "line 3: linked_wallet_ids[499]: has no value"),
     ("json", '{"version": 1, "addresses": [' + "1, " * MANY + "1]}", "row 500: a row must be a mapping"),
-    ("csv", "label,address,blockchain\n" + "a\n" * MANY, "line 501: has 1 cell, but the header has 3"),
+    ("csv", "label,address,blockchain\n" + "a\n" * MANY, "line 501: the row has 1 cell, but the header has 3"),
     ("csv", "label,address,blockchain\n" + "a,b,c\n" * MANY, "line 502: address: the same destination as in line 2"),
 ]
 
@@ -239,7 +239,7 @@ def test_a_tab_before_a_key(text: str) -> None:
 
 def test_an_address_that_yaml_folds_has_white_space_in_it() -> None:
     (found,) = faults_of(f"{HEAD}- label: a\n  blockchain: ANY\n  address: 0x5aAe\n    E7Ef\n")
-    assert found.startswith("line 5: address: contains white space, which no address does")
+    assert found.startswith("line 5: address: contains white space, but addresses never do")
 
 
 def test_each_address_is_checked() -> None:

@@ -225,7 +225,7 @@ def test_a_batch_that_changes_after_its_review_is_not_signed(approver: SignedInA
     # What was signed before is reviewed before it counts.
     approver.signer = NoSigner()
     other = {**approver.expected, numbers[1]: approver.expected[numbers[1]].model_copy(update={"label": "Other"})}
-    match = rf"{numbers[1]} differs from the requested content: label \(.*\); this user has signed it already"
+    match = rf"{numbers[1]} differs from the requested content: label \(.*\); this user has already signed the request"
     with pytest.raises(CustodyRequestError, match=match):
         approver.approve(*numbers[:3], earlier_try=True, expected=other)
     assert approver.signed == numbers[:2]

@@ -147,7 +147,7 @@ def test_an_earlier_try_may_sign_while_a_later_one_does(
     sent = approver.sandbox.control.request_log(**APPROVE)
     assert [call["body"]["comment"] for call in sent] == ["earlier try", "checked"]
     assert sent[-1]["status"] == 409
-    assert "but no signature is missing" in caplog.text
+    assert "but no request needs it" in caplog.text
     assert approver.signed == numbers
 
 

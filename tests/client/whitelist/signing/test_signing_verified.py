@@ -188,7 +188,7 @@ def test_a_request_that_an_earlier_try_signed_is_verified_too(approvers: Approve
     assert approvers.ann.approve() == 1
     assert approvers.ann.approve(earlier_try=True) == 1
     approvers.forge(number)
-    with pytest.raises(CustodyVerificationError, match=rf"{number}.*; this user has signed it already"):
+    with pytest.raises(CustodyVerificationError, match=rf"{number}.*; this user has already signed the request"):
         approvers.ann.approve(earlier_try=True)
     assert approvers.ann.sent == 1
 
