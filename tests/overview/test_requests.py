@@ -284,7 +284,9 @@ def test_each_signature_is_checked(sandbox: Sandbox, pinning: CustodyClient, cre
     assert signature["comment"] == "signed by the sandbox"
     sandbox.control.change_whitelist_request(identifier, label="another")
     view = read_request(pinning, identifier)
-    assert [(each["valid"], "another text" in each["problem"]) for each in view.signatures] == [(False, True)]
+    assert [(each["valid"], "not cover the current text" in each["problem"]) for each in view.signatures] == [
+        (False, True)
+    ]
 
 
 def test_signatures_are_counted_by_group_where_that_is_known(
