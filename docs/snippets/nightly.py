@@ -27,5 +27,7 @@ with DAG(
         assigned_users=[{"id": "carol", "name": "carol"}],
         notifiers=[SlackWebhookNotifier(text="{{ task.subject }} <{{ task.form_url(ti) }}|Respond>")],
         response_timeout=timedelta(hours=8),
+        replace=True,
         evidence="{{ var.value.custody_evidence }}",
+        prove=True,
     )
