@@ -114,13 +114,13 @@ coverage: $(VENV)/.ready
 
 # What differs by the versions of Airflow and of the libraries that are used: HTTP, settings, files, rows, keys, text for
 # people, the sandbox. The rest knows none. The example in CONTRIBUTING.md is followed on Airflow 3 only.
-TESTS_2 := tests/operators tests/sensors tests/triggers tests/hooks tests/idempotency \
+TESTS_2 := tests/operators tests/sensors tests/triggers tests/task_groups tests/hooks tests/idempotency \
 	tests/e2e --ignore=tests/e2e/test_contributing.py \
 	$(wildcard tests/client/test_*.py) tests/client/whitelist/files tests/client/whitelist/test_models.py \
 	$(addprefix tests/client/verification/test_, public_keys.py verifier.py) \
 	$(addprefix tests/cli/test_, airflow.py check.py connection.py examples.py output.py whitelist.py) \
 	$(addprefix tests/plugin/test_, links.py plugin.py) tests/sandbox/test_sandbox_server.py \
-	$(addprefix tests/test_, assets.py failure_logs.py given.py mapped_rows.py metrics.py retry_policy.py signers.py)
+	$(addprefix tests/test_, assets.py failure_logs.py given.py mapped_rows.py metrics.py rendered_fields.py retry_policy.py signers.py)
 
 test-airflow2: $(VENV_2)/.ready
 	@echo "--- tests on Airflow 2.11, with the lower bounds of pyproject.toml"

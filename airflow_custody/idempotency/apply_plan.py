@@ -317,10 +317,12 @@ class ApplyPlan:
 
         :raises PlanChangedError: if record and file are not the approved plan.
         """
-        if record.rows != digest(sorted(self.requests)):
+        known = record.creations.keys() & self.requests.keys()
+        number = len(record.creations) - len(known)
+        # Whether a request may be deleted depends on all rows of the file, and a creation only on its own row.
+        if number or (record.deletions and record.rows != digest(sorted(self.requests))):
             why = "the rows of the file have changed since the first try"
-            known = record.creations.keys() & self.requests.keys()
-            if number := len(record.creations) - len(known):
+            if number:
                 operations = [create_operation(self.requests[key], record.creations[key]) for key in known]
                 names = lost_creations(self.parts, [part_key(each) for each in operations])
                 why += f" (gone or changed: {number} of {len(record.creations)} approved creations"

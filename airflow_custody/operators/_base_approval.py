@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from airflow.providers.common.compat.sdk import AirflowOptionalProviderFeatureException
 
 from airflow_custody._base import RendersNoData
 from airflow_custody.client.errors import CustodyConflictError, CustodyRequestError
+from airflow_custody.client.text import sanitize
 from airflow_custody.retry_policy import failing_task
 
 try:
@@ -21,7 +21,7 @@ except ImportError as error:
     ) from error
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import BaseNotifier, Context
+    from airflow.providers.common.compat.sdk import BaseNotifier, Context, XComArg
     from airflow.sdk.types import RuntimeTaskInstanceProtocol
 
 _ASKED = "asked"
@@ -60,15 +60,13 @@ class ApprovalTask(RendersNoData, ApprovalOperator):
     def __init__(
         self,
         *,
-        subject: str = "",
+        subject: str | XComArg = "",
         defaults: str | list[str] = ApprovalOperator.REJECT,
         ignore_downstream_trigger_rules: bool = True,
         **kwargs: Any,
     ) -> None:
-        if kwargs.get("assigned_users", True) in ([], ()):
-            raise ValueError(
-                "assigned_users is empty, so that any user could approve; if that is intended, leave it out"
-            )
+        # Airflow would take an execution_timeout of default_args for the time in which a user must respond.
+        kwargs.setdefault("execution_timeout", None)
         super().__init__(
             # The question's body becomes the body; a body of the user's is refused as a repeated argument.
             body=None,
@@ -77,6 +75,10 @@ class ApprovalTask(RendersNoData, ApprovalOperator):
             ignore_downstream_trigger_rules=ignore_downstream_trigger_rules,
             **kwargs,
         )
+        if self.assigned_users is not None and not self.assigned_users:
+            raise ValueError(
+                "assigned_users is empty, so that any user could approve; if that is intended, leave it out"
+            )
 
     @abstractmethod
     def _question(self) -> Question:
@@ -108,12 +110,19 @@ class ApprovalTask(RendersNoData, ApprovalOperator):
         self.body = question.body
         # Keep these XComs, because the upstream task may run again before the response.
         context["ti"].xcom_push(key=_ASKED, value=dict(question.approved))
-        # The base class calls these when it has stored the question, which can be stored only once.
-        self.notifiers = [partial(self._notify, each) for each in self.notifiers]  # type: ignore[misc]
+        for each in self.notifiers:
+            self._notify(each, context)
+        # The base class would call them after it has stored the question, and before the task waits. Airflow loses a
+        # response in between, so a slow notifier could lose an approval.
+        self.notifiers = []
         return super().execute(context)
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
         """Read the response, and push what was approved."""
+        # Airflow's own log does not name the user. There is none if nobody has responded in time.
+        user = event.get("responded_by_user")
+        name = user.get("name") if isinstance(user, Mapping) else user
+        self.log.info("Response: %s (%s).", event.get("chosen_options"), sanitize(name or "no response in time", 200))
         response = super().execute_complete(context, event)
         if response["chosen_options"] == [self.APPROVE]:
             asked = context["ti"].xcom_pull(task_ids=self.task_id, key=_ASKED)

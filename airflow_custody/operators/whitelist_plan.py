@@ -69,7 +69,9 @@ class CustodyPlanWhitelistOperator(WhitelistEventTask):
         within the DAG bundle. (templated)
     :param rows: the whitelist itself, instead of ``path``: a list of dictionaries with the same keys as the rows of a
         file, from an upstream task (``rows=upstream.output``) or a template; or the list as JSON text. (templated)
-    :param prune: whether to delete duplicates, and requests that are not in the file. If several requests are in effect
+    :param prune: whether to delete duplicates, and requests that are not in the file. A request in effect that is not
+        in the file is kept while a row of the file is pending, rejected or unreadable, because it may be that row's old
+        address. If several requests are in effect
         for a row's destination, the request that equals the row is kept; if several equal it, the one with the lowest
         id. If none equals the row, ``prune`` deletes none of them. Default False.
     :param replace: whether a row gets a new request if the request in effect differs in label, links, kinds or exchange

@@ -103,6 +103,8 @@ class CustodySignWhitelistRequestsOperator(CustodyOperator):
         self.skip_if_empty = skip_if_empty
         self._check_numbers({"lookup_wait": lookup_wait})
         self._check_flags(skip_if_empty=skip_if_empty)
+        if signer is None:
+            self._refuse("signer is None")
         if isinstance(signer, str):
             # Quote only a short text, because a longer text may be a key.
             conn_id = repr(signer) if _CONN_ID.fullmatch(signer) else "CONNECTION_ID"

@@ -55,7 +55,7 @@ class _WhitelistTaskGroup(TaskGroup):
                 'signers must map connection ids of users to their signers, such as {"custody_first_signer": '
                 'ConnectionSigner("custody_first_key")}; without signatures in this DAG: {}'
             )
-        given = [name for name, value in approval.items() if value]
+        given = [name for name, value in approval.items() if value is not NOT_GIVEN and value]
         if given and not approve:
             raise ValueError(f"approve=False asks for no approval, so {', '.join(given)} would have no effect")
         if approve and not _HAS_APPROVALS:
@@ -99,12 +99,13 @@ class _WhitelistTaskGroup(TaskGroup):
         :param name: its id in the group.
         :param fixed: its arguments that ``task_arguments`` must not change. Those without a value are left out, so that
             ``default_args`` apply.
-        :param defaults: its arguments that ``task_arguments`` may change.
+        :param defaults: its arguments that ``default_args`` and ``task_arguments`` may change.
         :param shared: other keys of ``task_arguments`` that are for this task, too.
         """
         # A trigger rule of default_args could sign without an approval.
         fixed = {"trigger_rule": "all_success", **fixed}
-        arguments = dict(defaults or {})
+        inherited = {**self.dag.default_args, **self.default_args}
+        arguments = {key: value for key, value in (defaults or {}).items() if key not in inherited}
         for key in (*shared, name):
             own = self._task_arguments.get(key, {})
             if not isinstance(own, Mapping):
@@ -166,7 +167,8 @@ class CustodyWhitelistFileTaskGroup(_WhitelistTaskGroup):
     - ``complete``: deletes the replaced and pruned requests;
     - ``verify``, with ``evidence``, and ``prove``, with ``prove=True``. Neither waits for the other.
 
-    To continue after a failure, clear the failed tasks. Set ``max_active_runs=1`` for the DAG. The user of
+    Parameters that are not given have the values of ``default_args``, if it has them, except for trigger rules. To
+    continue after a failure, clear the failed tasks. Set ``max_active_runs=1`` for the DAG. The user of
     ``custody_conn_id`` needs the roles ``WhitelistedAddressCreator`` and ``TPUser``, and each signing user
     ``WhitelistedAddressApprover`` and ``TPUser``.
 
@@ -214,13 +216,13 @@ class CustodyWhitelistFileTaskGroup(_WhitelistTaskGroup):
         rows: str | Iterable[Mapping[str, object]] | XComArg = NOT_GIVEN,
         signers: Mapping[str, Signer],
         approve: bool = True,
-        assigned_users: Mapping[str, str] | Sequence[Mapping[str, str]] | None = None,
-        notifiers: BaseNotifier | Sequence[BaseNotifier] = (),
-        response_timeout: timedelta | None = None,
-        prune: bool = False,
-        replace: bool | str | XComArg = False,
+        assigned_users: Mapping[str, str] | Sequence[Mapping[str, str]] | None = NOT_GIVEN,
+        notifiers: BaseNotifier | Sequence[BaseNotifier] = NOT_GIVEN,
+        response_timeout: timedelta | None = NOT_GIVEN,
+        prune: bool = NOT_GIVEN,
+        replace: bool | str | XComArg = NOT_GIVEN,
         only: Mapping[str, object] | XComArg = NOT_GIVEN,
-        at_most: int | None = None,
+        at_most: int | None = NOT_GIVEN,
         evidence: str | None = None,
         prove: bool = False,
         check_health: bool = True,
@@ -317,7 +319,8 @@ class CustodyWhitelistRequestTaskGroup(_WhitelistTaskGroup):
     - ``sign_CONNECTION`` for each of the ``signers`` (``group.signatures``, a tuple);
     - ``wait_until_effective``.
 
-    To continue after a failure, clear the failed tasks. The group can be mapped inside a function with ``@task_group``,
+    Parameters that are not given have the values of ``default_args``, if it has them, except for trigger rules. To
+    continue after a failure, clear the failed tasks. The group can be mapped inside a function with ``@task_group``,
     with ``approve=False``. For more than a few dozen addresses, or with an approval, use
     :class:`CustodyWhitelistFileTaskGroup` with ``rows``. The user of ``custody_conn_id`` needs the roles
     ``WhitelistedAddressCreator`` and ``TPUser``, and each signing user ``WhitelistedAddressApprover`` and ``TPUser``.
@@ -375,9 +378,9 @@ class CustodyWhitelistRequestTaskGroup(_WhitelistTaskGroup):
         visibility_group_id: str | XComArg | None = NOT_GIVEN,
         signers: Mapping[str, Signer],
         approve: bool = True,
-        assigned_users: Mapping[str, str] | Sequence[Mapping[str, str]] | None = None,
-        notifiers: BaseNotifier | Sequence[BaseNotifier] = (),
-        response_timeout: timedelta | None = None,
+        assigned_users: Mapping[str, str] | Sequence[Mapping[str, str]] | None = NOT_GIVEN,
+        notifiers: BaseNotifier | Sequence[BaseNotifier] = NOT_GIVEN,
+        response_timeout: timedelta | None = NOT_GIVEN,
         check_health: bool = True,
         task_arguments: Mapping[str, Mapping[str, object]] | None = None,
         custody_conn_id: str | XComArg = NOT_GIVEN,

@@ -20,12 +20,12 @@ with DAG(
 ) as dag:
     CustodyWhitelistFileTaskGroup(
         path="custody_whitelist.yaml",
-        signers={
-            "custody_first_signer": ConnectionSigner("custody_first_key"),
-            "custody_second_signer": ConnectionSigner("custody_second_key"),
-        },
+        # Each signing user, and the key to sign with.
+        signers={f"custody_{name}_signer": ConnectionSigner(f"custody_{name}_key") for name in ("first", "second")},
         assigned_users=[{"id": "carol", "name": "carol"}],
         notifiers=[SlackWebhookNotifier(text="{{ task.subject }} <{{ task.form_url(ti) }}|Respond>")],
         response_timeout=timedelta(hours=8),
+        replace=True,
         evidence="{{ var.value.custody_evidence }}",
+        prove=True,
     )

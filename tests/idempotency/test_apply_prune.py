@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.airflow.airflow_runs import AIRFLOW
 from support.airflow.apply_tries import ApplyTask, address, before, check_exactly, plan, write_rows
 from support.airflow.task_tries import RowsStore, somebody_creates
 
@@ -205,3 +206,14 @@ def test_a_deleted_request_that_is_still_listed_is_deleted_again(sandbox: Sandbo
     assert left(sandbox) == addresses(ROWS)
     stored.clear()
     check_done(sandbox, stored)
+
+
+@pytest.mark.skipif(AIRFLOW < (3, 3), reason="it keeps no record for later tries")
+def test_a_try_deletes_nothing_if_the_file_has_other_rows_than_at_the_first_try(
+    sandbox: Sandbox, task: ApplyTask, path: str
+) -> None:
+    task.dies_at(3)
+    before_it = left(sandbox)
+    write_rows(Path(path), ROWS[6:])
+    assert "the rows of the file have changed since the first try" in str(task.fails())
+    assert left(sandbox) == before_it

@@ -155,6 +155,26 @@ def test_default_args_apply_but_not_to_the_order(make: Make) -> None:
     assert signing == {*SIGNERS}
 
 
+@with_approvals
+@both
+def test_the_approval_has_the_settings_of_default_args(make: Make) -> None:
+    carol = [{"id": "carol", "name": "carol"}]
+    given = {
+        "assigned_users": carol,
+        "response_timeout": timedelta(hours=8),
+        # Not the time in which a user must respond.
+        "execution_timeout": timedelta(minutes=10),
+        "timeout": 60,
+    }
+    group = make(approve=True, default_args=given)
+    assert group.approve.assigned_users == carol
+    assert group.approve.response_timeout == timedelta(hours=8)
+    assert group.approve.execution_timeout is None
+    assert group.wait_until_effective.timeout == 60
+    other = make(approve=True, default_args={"execution_timeout": timedelta(minutes=10)})
+    assert other.approve.response_timeout is None
+
+
 def test_the_last_tasks_run_even_if_there_was_nothing_to_do() -> None:
     group = of_file(evidence="/srv", prove=True)
     assert {each.trigger_rule.value for each in (group.verify, group.prove)} == {"none_failed"}

@@ -103,6 +103,7 @@ _PLANNED = {
         "only": {},
         "ignore": [],
         "check_address": True,
+        "at_most": None,
         "omit_if_none": [],
     },
 }

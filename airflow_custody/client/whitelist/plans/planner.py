@@ -57,6 +57,9 @@ _REPLACEABLE = {*WhitelistRequest.model_fields}.difference(
 _MAX_REPLACED = 2
 _HALF = SIGNATURE_BYTES // 2
 _IGNORED = "ignored, so it does not prevent the creation of a request"
+_DELETION_PENDING = "its deletion is already pending approval at the service, so it is not requested again"
+# States of a row of the file whose address is neither in effect nor requested by this plan.
+_WITHOUT_EFFECT = ("pending", "rejected", "unreadable")
 
 
 @dataclass(frozen=True)
@@ -256,9 +259,11 @@ class _Context:
     :param planned: the rows of the file, as planned.
     """
 
-    def __init__(self, settings: PlanSettings, client_settings: ClientSettings, planned: Iterable[_Planned]) -> None:
+    def __init__(self, settings: PlanSettings, client_settings: ClientSettings, planned: Sequence[_Planned]) -> None:
         self.settings = settings
         self.client_settings = client_settings
+        #: Places of rows whose address is not in effect, and is not requested by this plan either.
+        self.without_effect = [each.row.where for each in planned if each.row.state in _WITHOUT_EFFECT]
         #: The rows that a request may be for, by the request's id.
         self.rows: dict[str, list[_Planned]] = {}
         for one in planned:
@@ -324,7 +329,9 @@ def _duplicate_row(request: Request, kept: Request, differs: tuple[str, ...], co
     notes = [f"in effect twice: request {kept.id} matches the file, and is kept; {what}"]
     notes += request.legacy_notes
     is_wanted = settings.prune or (settings.replace and bool(differs))
-    if kept.deletion_pending:
+    if request.deletion_pending:
+        faults.append(_DELETION_PENDING)
+    elif kept.deletion_pending:
         faults.append(f"the deletion of {kept.id} is pending, so this request is not deleted")
     elif _may_be_one(request, kept):
         faults.append(
@@ -377,6 +384,12 @@ def _undeclared_row(request: Request, context: _Context) -> PlanRow:
     notes += request.legacy_notes
     if request.has_vanished:
         faults.append(f"{VANISHED}, so it is not deleted: plan again")
+    elif settings.prune and request.deletion_pending:
+        faults.append(_DELETION_PENDING)
+    elif settings.prune and request.state != "pending" and context.without_effect:
+        # One of these rows may replace this request: its address may be the new address of the same destination.
+        rows = name_some(context.without_effect)
+        faults.append(f"not deleted until these rows are in effect, because one of them may replace it: {rows}")
     faults += _notes_on_rows(request, context)
     faults += _notes_on_ignored(request, settings)
     is_deleted = settings.prune and not faults

@@ -24,7 +24,6 @@ def test_the_hash_covers_what_is_done_and_where() -> None:
         plan(swapped, extra, **options, name="other.yaml"),
         # What is merely observed.
         plan([*requests, ask()], [extra, listed()], **options),
-        plan([*requests, ask()], [extra, listed(wire=PENDING)], **options),
         plan([*requests, ask(label="x")], [extra, listed()], **options),
         plan(requests, [listed(5, address=OTHER, wire={"trails": []})], **options),
     ]

@@ -497,6 +497,37 @@ def test_deletes_only_what_is_in_no_file_and_contradicts_nothing(
     assert len(found.operations) == (action is not None)
 
 
+@pytest.mark.parametrize(
+    ("new", "action"),
+    [
+        (listed(7), "delete"),
+        (None, "delete"),
+        (listed(7, wire=PENDING), None),
+        (listed(7, wire={"status": "rejected"}), None),
+        (unreadable("{"), None),
+    ],
+    ids=["in effect", "created by this plan", "pending", "rejected", "unreadable"],
+)
+def test_a_request_in_effect_is_kept_until_each_row_is_in_effect(
+    new: WhitelistEnvelope | None, action: str | None
+) -> None:
+    """The row may have the new address of the destination whose old address the file no longer has."""
+    old, withdrawn = listed(5, address=OTHER), listed(6, address="0x" + "ef" * 20, wire=PENDING)
+    found = plan(ask(), [old, withdrawn, *([new] if new else [])], prune=True)
+    actions = {each.request_id: each.action for each in found.rows if each.request_id}
+    assert (actions["5"], actions["6"]) == (action, "delete")
+    if action is None:
+        assert any("not deleted until these rows are in effect" in each.note for each in found.rows)
+
+
+def test_a_deletion_that_is_pending_is_not_requested_again() -> None:
+    old, again = listed(5, address=OTHER), listed(3712)
+    pending = [listed(5, address=OTHER, wire={"action": "delete"}), listed(3712, wire={"action": "delete"})]
+    found = plan(ask(), [listed(), old, again], deletions=pending, prune=True)
+    assert states(found) == [("unchanged", None, "3711"), ("undeclared", None, "5"), ("duplicate", None, "3712")]
+    assert all("its deletion is already pending" in each.note for each in found.rows[1:])
+
+
 @pytest.mark.parametrize(("status", "shown"), [("FROZEN", "FROZEN"), ("", "empty"), (None, "empty")])
 def test_a_deletion_begins_with_the_status_if_it_is_unknown(status: str | None, shown: str) -> None:
     (row,) = plan([], listed(wire={"status": status}), settled=["3711"], prune=True).rows
