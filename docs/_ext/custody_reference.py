@@ -271,7 +271,7 @@ def _plans() -> Iterator[str]:
         for name, text in {
             "max_creates": "fails if the plan has more creations",
             "max_deletes": "fails if the plan has more deletions",
-            "max_delete_percent": "fails if the plan deletes a larger share of the requests, in per cent; applies from ten requests up",
+            "max_delete_percent": "fails if the plan deletes a larger share of at least ten requests, in per cent",
             "must_keep": "fails if one of these addresses or labels is not in the file",
         }.items()
     ]
