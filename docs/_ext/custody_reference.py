@@ -24,7 +24,7 @@ if __name__ == "__main__":
     sys.path.insert(0, str(DOCS.parent))
 
 from docstrings import cell, read_docstring, to_markdown  # noqa: E402
-from documented import describe, documented, error_names, import_path, load, operations, page_names  # noqa: E402
+from documented import describe, documented, error_names, import_path, load, operations, page_names, parameters  # noqa: E402
 from entries import Links, code, documented_word, entry, table  # noqa: E402
 from glossary import with_links  # noqa: E402
 
@@ -32,6 +32,7 @@ from airflow_custody import metrics  # noqa: E402
 from airflow_custody.cli.commands import Parser  # noqa: E402
 from airflow_custody.cli.main import make_parser  # noqa: E402
 from airflow_custody.client import ClientSettings, errors  # noqa: E402
+from airflow_custody.client.whitelist.plans.plan import ROW_STATES, RowState  # noqa: E402
 from airflow_custody.get_provider_info import get_provider_info  # noqa: E402
 from airflow_custody.sandbox.__main__ import make_parser as make_sandbox_parser  # noqa: E402
 
@@ -49,6 +50,39 @@ FORM = {
     "password": "The API token, the user's password, or the secret of the API key.",
     "port": "Port of the base URL, or 443 if it names none. Airflow 3.3 needs it for *Test Connection*.",
     "schema": "`https` (default) or `http`, only for a bare host. Hidden in the form.",
+}
+#: What each state of a plan means, and what applying such a plan does.
+STATES: Mapping[RowState, tuple[str, str]] = {
+    "create": ("the service has no request for the row", "creates a request"),
+    "replace": (
+        "the request is in effect with another label, links, types or exchange account, and `replace=True`",
+        "creates a new request. `complete` deletes the old request once the new one is in effect",
+    ),
+    "later": (
+        "the row or request is left for a later run, because the plan is only a "
+        "[part](../how-to/whitelist-file.md#large-first-load)",
+        "does nothing yet",
+    ),
+    "pending": ("the row is requested, but the request is not in effect", "does nothing"),
+    "unchanged": ("the request is in effect, and equal to the row", "does nothing"),
+    "differs": (
+        "the request has other content than the row, or several destinations are possible",
+        "does nothing: correct the file, or delete the request",
+    ),
+    "duplicate": (
+        "the request is in effect, besides another request that matches the row",
+        "deletes the request with `prune=True`; with `replace=True`, only if it was replaced",
+    ),
+    "undeclared": ("the service has a request that is not in the file", "deletes the request with `prune=True`"),
+    "rejected": ("the row was requested, and the request was rejected", "does nothing, and does not request it again"),
+    "unreadable": (
+        "the request cannot be read, or the row may belong to such a request",
+        "does nothing: inspect the request, then add its id to `ignore`",
+    ),
+    "unverified": (
+        "keys are pinned, and the signatures do not prove the request: do not use its address",
+        "does nothing",
+    ),
 }
 
 
@@ -208,6 +242,42 @@ def _leaves(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser
         yield parser
 
 
+def _plans() -> Iterator[str]:
+    yield "## States of a plan"
+    yield (
+        "Each row of the file, and each request that is not in the file, has one state. The plan task logs the states, "
+        "and its XCom `counts` has the number of rows in each. Deletions that belong to a plan with creations wait for "
+        "`complete`, which runs after all created requests are in effect."
+    )
+    yield table(("State", "Meaning", "Applying the plan"), [(code(each), *STATES[each]) for each in ROW_STATES])
+    yield (
+        "The first line of the report counts [hidden requests](../glossary.md#hidden-rows). The service counts them, "
+        "but does not return them, so they have no state."
+    )
+    yield (
+        "`fail_on_changes` fails on every state except `pending` and `unchanged`; `fail_on_pending` fails on "
+        "`pending`. If a second plan task proves the result of a plan with `only`, give it the same `only`."
+    )
+    yield "## Limits of a plan"
+    yield (
+        "These limits stop probable mistakes in the file. They apply to the whole plan, even if only a part of it is "
+        "applied, and only when planning: a plan that was approved is applied. In the task group, set them in "
+        '`task_arguments["plan"]`.'
+    )
+    limits = parameters(load("airflow_custody.operators.whitelist_plan.CustodyPlanWhitelistOperator"))
+    defaults = {each.name: each.default for each in limits}
+    rows = [
+        (code(name), code(str(defaults[name])) if defaults[name] else "empty", text)
+        for name, text in {
+            "max_creates": "fails if the plan has more creations",
+            "max_deletes": "fails if the plan has more deletions",
+            "max_delete_percent": "fails if the plan deletes a larger share of at least ten requests, in per cent",
+            "must_keep": "fails if one of these addresses or labels is not in the file",
+        }.items()
+    ]
+    yield table(("Limit", "Default", "The plan task"), rows)
+
+
 def _errors() -> Iterator[str]:
     link = Links("errors").link
     yield to_markdown(inspect.cleandoc(errors.__doc__ or ""), link)
@@ -225,6 +295,7 @@ _OWN_PARTS: Mapping[str, Callable[[], Iterable[str]]] = {
     "metrics": _metrics,
     "commands": _commands,
     "errors": _errors,
+    "plans": _plans,
 }
 
 if __name__ == "__main__":

@@ -12,18 +12,6 @@ from glossary import _FORMS, COMMAND, DOCS, GLOSSARY, headings, pages, terms, wi
 
 #: Words of the code that are neither explained nor used for users.
 _OF_THE_CODE = re.compile(r"\b(?:fences?|snapshots?|row keys?|scraps?|manual overrides?)\b", re.IGNORECASE)
-_CODE = re.compile(r"\b(?:fences?|snapshots?|row keys?|scraps?|manual overrides?)\b", re.IGNORECASE)
-#: These pages are being rewritten; then the command adds their links, and they leave this list.
-_LATER = (
-    "README.md",
-    "getting-started.md",
-    "how-to/health-gate.md",
-    "how-to/one-request.md",
-    "how-to/page-and-commands.md",
-    "how-to/whitelist-file.md",
-)
-#: Comes with plans in parts; then this name goes.
-_SOON = {"part-of-a-plan"}
 _CODE = re.compile(r"```.*?```|`[^`\n]+`|\]\([^)]*\)", re.DOTALL)
 
 

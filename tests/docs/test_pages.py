@@ -46,8 +46,13 @@ SOURCES = [
 _BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r'\]\((?![a-z]+:)([^)\s#]*)(?:#([^)\s]*))?(?:\s+"([^"]*)")?\)')
 _IMPORTS = (ast.Import, ast.ImportFrom)
+GUIDES = sorted((DOCS / "how-to").glob("*.md"))
+#: The line at the top of a guide; its last part only if the page has code in Python.
+_BEFORE_YOU_START = re.compile(
+    r"^\*\*Before you start\.\*\* Connection: [^:]+\. Roles: .+\. Keys: .+\. Airflow: .+?\.(?: Code: (?P<code>.+)\.)?$"
+)
 #: Blocks that do not go on with the DAG of those before them.
-_BEGINS_A_DAG = {("one-request.md", 4)}
+_BEGINS_A_DAG = {("one-request.md", 1)}
 
 
 def names(pages: list[Path]) -> list[str]:
@@ -117,6 +122,26 @@ def test_a_block_can_be_copied_as_a_whole(page: Path) -> None:
         nodes = [each for each in ast.walk(ast.parse(block)) if isinstance(each, _IMPORTS)]
         imported = {alias.name for node in nodes for alias in node.names}
         made = {name: value for name, value in after.items() if name not in {"__builtins__", *imported}}
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=names(GUIDES))
+def test_a_guide_begins_with_what_it_needs(page: Path) -> None:
+    top = page.read_text().partition("\n## ")[0].split("\n\n")
+    (found,) = [each for each in (_BEFORE_YOU_START.match(" ".join(part.split())) for part in top) if each]
+    code = blocks(page, "python")
+    assert bool(found["code"]) == bool(code)
+    if any("with DAG(" in each for each in code):
+        assert "whole file" in found["code"]
+    if not all("with DAG(" in each for each in code):
+        assert "into a `with DAG`" in found["code"] or "above a `with DAG`" in found["code"]
+
+
+@pytest.mark.parametrize("page", WITH_DAGS, ids=names(WITH_DAGS))
+def test_a_block_with_a_dag_is_a_whole_file(page: Path) -> None:
+    for number, block in enumerate(each for each in blocks(page, "python") if "with DAG(" in each):
+        made: dict[str, Any] = {}
+        exec(compile(block, f"{page.name}, block {number}", "exec"), made)
+        assert [each for each in made.values() if isinstance(each, DAG)], block
 
 
 @pytest.mark.parametrize("page", ALL, ids=names(ALL))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import DAG
-from custody_reference import COMMAND, DOCS, pages
+from custody_reference import COMMAND, DOCS, STATES, pages
 from documented import (
     documented,
     function_of,
@@ -29,6 +29,7 @@ from examples import example
 from service_calls import operations_used, roles_of
 from support.airflow.floors import modules_of
 
+from airflow_custody.client.whitelist.plans.plan import ROW_STATES
 from airflow_custody.get_provider_info import get_provider_info
 from airflow_custody.sandbox import Sandbox
 
@@ -52,6 +53,10 @@ def test_the_pages_in_git_are_those_of_the_code() -> None:
         del made["commands"], stored["commands"]
     wrong = sorted(name for name in made.keys() | stored.keys() if made.get(name) != stored.get(name))
     assert wrong == [], f"to renew the pages, run: {COMMAND}"
+
+
+def test_each_state_of_a_plan_is_explained() -> None:
+    assert STATES.keys() == {*ROW_STATES}
 
 
 @pytest.mark.parametrize("floor", ["operators", "sensors", "triggers"])
