@@ -318,7 +318,7 @@ def test_an_unknown_status_is_reported(custody: Run, create: Create) -> None:
     ran = custody("whitelist", "dump")
     assert ran.code == 0
     assert yaml.safe_load(ran.out) == {"version": 1, "addresses": []}
-    assert "a file without addresses is refused" in ran.err
+    assert "a plan refuses a file without addresses" in ran.err
     identifier = create(1, status="live")
     ran = custody("whitelist", "dump")
     # All that it asks for is in the file.

@@ -395,7 +395,7 @@ def test_a_new_plan_is_refused_while_rows_of_the_old_one_are_open(
     stored.clear()
     error = stored.fails(plan_hash=plan(path)["plan_hash"])
     assert isinstance(error, CustodyOutcomeUnknownError)
-    assert "begun to apply another plan, and the outcome of 5 rows of it is unknown" in str(error)
+    assert "begun to apply another plan, and the outcome of 5 rows of that plan is unknown" in str(error)
     check_exactly(sandbox, [0, 1, 2, 3, 4, 5])
     # The old plan goes on.
     write_rows(Path(path), ROWS)

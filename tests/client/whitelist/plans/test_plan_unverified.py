@@ -207,7 +207,7 @@ def test_a_plan_says_whose_word_it_is() -> None:
     assert f"\n\n{words}\nPlan hash: " in plan_to_text(pinned)
     assert f"\n\n{words}\n\n" in plan_to_markdown(pinned)
     assert plan_to_json(pinned)["pinned"] == {"keys": 3, "minimum": 2}
-    hidden = " Some requests cannot be verified. One of them may be for a row that is to be created."
+    hidden = " Some requests cannot be verified, and one of them may be for a row that is to be created."
     assert f"{words}{hidden}" in plan_to_markdown(plan(rows, envelopes, TellingVerifier([2])))
     assert hidden not in plan_to_text(plan(ask(), envelopes, TellingVerifier([2])))
     unpinned = plan(rows, envelopes, None)
