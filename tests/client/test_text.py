@@ -1,4 +1,4 @@
-"""Text from other sources is printed in one line, without invisible characters."""
+"""Text from other sources is printed on one line, without invisible characters."""
 
 from __future__ import annotations
 

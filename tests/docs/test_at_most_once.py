@@ -1,4 +1,4 @@
-"""The code on the page about creating at most once, as it stands there, when things go wrong."""
+"""The code on the page about creating at most once, executed as it is printed there, while things go wrong."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Store:
 
 
 class KilledError(BaseException):
-    """The worker is gone."""
+    """Raised when the worker is killed."""
 
 
 class Task:
@@ -86,7 +86,7 @@ class Task:
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds
-        # The service's lag is real.
+        # Here, the service really lists objects late.
         threading.Event().wait(0.02)
 
     def attempt(self, decision: str | None = None) -> str:
