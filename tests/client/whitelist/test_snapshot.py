@@ -1,4 +1,4 @@
-"""All requests are read in the same way as some, whatever the service lists where."""
+"""All requests, or some of them, are read in the same way, whichever listing contains them."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ LIVE = Row("LIVE", "settled", "signed", "create")
         (Row("APPROVED", "pending", "signed", "create"), ("approved",), "pending"),
         (Row("APPROVED", "hidden", "signable", "create"), ("approved",), "pending"),
         (Row("APPROVED", "hidden", "signed", "create"), ("approved",), "missing"),
-        # The words of the client's settings decide.
+        # The status words in the client's settings decide.
         (LIVE, ("live",), "effective"),
         (LIVE, ("approved",), "unknown"),
         (Row("Rejected", "settled", "", "create"), ("live",), "rejected"),

@@ -68,7 +68,7 @@ def test_a_part_has_the_first_operations_and_deletions_last(
     assert actions(part) == expected
     assert part.counts["later"] == expected.count(LATER)
     assert part.has_changes
-    # The hash and the names of what it covers are those of the part.
+    # The hash, and the names of everything that it covers, are those of the part.
     assert len(part.operations) == min(number or 4, 4)
     assert len(part.parts) == len(part.operations) + 1
 
@@ -157,7 +157,7 @@ def test_only_a_single_operation_can_be_too_long(rows: Sequence[PlanRow], why: s
     with pytest.raises(CustodyRequestError, match=why) as caught:
         part_to_approve(WhitelistPlan(rows))
     assert caught.value.code == "plan-over-limits"
-    # Behind other rows, it stops only the part that begins with it.
+    # After other rows, an overlong row only stops the part that begins with it.
     part = part_to_approve(WhitelistPlan([PlanRow("create", "create", row(2), "line 2"), *rows]))
     assert actions(part) == [CREATE, LATER]
 
@@ -209,7 +209,7 @@ def test_all_parts_together_do_what_the_whole_plan_does(
 ) -> None:
     at_once, in_parts = Service(content), Service(content)
     at_once.apply(at_once.plan(rows))
-    # What was replaced may leave duplicates, which the next plan deletes.
+    # A replacement may leave duplicates, which the next plan deletes.
     at_once.apply(at_once.plan(rows))
     shown: list[str] = []
     for number in range(60):

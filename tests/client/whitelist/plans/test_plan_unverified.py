@@ -1,4 +1,4 @@
-"""Plans with requests that signatures do not prove. The tests decide what the verifier says."""
+"""Plans with requests that signatures do not prove. The tests themselves decide which requests verify."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ WHY = "not verified: nobody signed it"
 
 class TellingVerifier(Verifier):
     """
-    A verifier that says what it is told.
+    A verifier whose verdicts the test decides.
 
     :param forged: the ids of requests that do not verify.
     :param legacy: the ids of requests whose signatures do not cover ``contractType``.
@@ -110,7 +110,7 @@ def test_an_unverified_request_blocks_its_row_and_serves_none(asked: dict[str, A
 
 
 def test_a_forged_request_takes_no_row_from_a_true_one() -> None:
-    # The forged one comes first, and is in effect as the file says; the true one is not.
+    # The forged request comes first, and is in effect with the file's content. The true request differs.
     found = plan(ask(), [listed(1), listed(2, wire=PENDING)], TellingVerifier([1]), prune=True)
     assert states(found) == [("pending", None, "2"), ("unverified", None, "1")]
     assert found.rows[1].note == f"{WHY}; it claims to be for the same destination as line 2"
@@ -124,10 +124,10 @@ def test_an_unverified_request_without_a_row_is_named_and_not_deleted() -> None:
     assert states(found) == [("unchanged", None, "1"), ("unverified", None, "2"), ("unverified", None, "3")]
     assert [each.note.partition("; ")[0] for each in found.rows[1:]] == [WHY, WHY]
     assert found.rows[1].request == ask(address=OTHER)
-    # One that no file can ask for: what it claims is shown all the same.
+    # A row of a file cannot express this request, but its claimed content is shown.
     assert found.rows[2].request is None
     assert found.rows[2].shown["address"] == f" {XRP}"
-    # Without them, the true one would be deleted.
+    # Without the unverified requests, the true request would be deleted.
     found = plan(ask(address=XRP, blockchain="XRP"), envelopes, TellingVerifier([2, 3]), prune=True)
     assert ("undeclared", "delete", "1") in states(found)
 
@@ -253,5 +253,5 @@ def test_a_forged_request_only_ever_withholds_a_creation(
     for row, other in zip(found.rows[: len(requests)], true.rows, strict=False):
         assert row == other or (row.state, other.state) in (("unverified", "create"), ("unverified", "unreadable"))
         assert row.state == "unverified" or row.request_id not in forged
-    # Nothing is deleted, or left alone, because of them.
+    # Unverified requests do not cause or prevent a deletion.
     assert [each for each in found.rows[len(requests) :] if each.state != "unverified"] == [*true.rows[len(requests) :]]
