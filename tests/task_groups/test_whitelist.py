@@ -1,4 +1,4 @@
-"""The task groups: their tasks, the order, and settings that are refused when the DAG file is parsed."""
+"""The task groups: their tasks and the order of these, and settings that are refused when the DAG file is parsed."""
 
 from __future__ import annotations
 

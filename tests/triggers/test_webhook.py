@@ -1,4 +1,4 @@
-"""The trigger of webhook calls: what it fires, and when its cursor moves."""
+"""The trigger of webhook calls: the events that it fires, and when its cursor moves."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def test_all_watchers_of_a_connection_share_one_poll(sandbox: Sandbox) -> 
     add_call(sandbox, "a")
     add_call(sandbox, "b", OTHER_HOOK)
     await until(lambda: all(store.known == {"a", "b"} for store in stores.values()))
-    # One found them, and another one may have come since.
+    # One watcher has found the calls. The other one may have been started since.
     assert polls(sandbox) <= 2
     assert [triggerer.ids(number) for number in stores] == [["a"], ["b"]] * 4
 
@@ -113,7 +113,7 @@ async def test_an_event_fired_when_the_triggerer_ends_moves_no_cursor(sandbox: S
     triggerer.streams._groups.clear()
     add_call(sandbox, "a")
     await until(lambda: triggerer.fired)
-    # The event that nobody gets counts as acknowledged.
+    # The event that no consumer receives counts as acknowledged.
     assert triggerer.fired[0][2] is None
     await next_polls(sandbox, 3)
     for group in groups.values():
@@ -172,5 +172,5 @@ async def test_each_call_is_fired_at_least_once_and_in_order(sandbox: Sandbox, s
     for number in expected:
         got = [*seen[number], *triggerer.ids(number)]
         assert {*got} == {*expected[number]}
-        # Each for the first time in the order in which they were created.
+        # Each call appears first in the order in which the calls were created.
         assert list(dict.fromkeys(got)) == expected[number]
