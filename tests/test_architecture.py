@@ -168,7 +168,7 @@ NOT_DECLARED = {
     "sandbox/pytest_plugin.py": {"pytest"},
     # Airflow 3 requires this provider. Where it is missing, importing the module says so.
     "operators/_base_approval.py": {"airflow.providers.standard.operators.hitl"},
-    # Each version of pydantic requires one version of it, and documents its functions.
+    # Each version of pydantic requires one version of this library, and documents its functions.
     "": {"pydantic_core", "airflow_custody", *sys.stdlib_module_names},
 }
 #: Namespaces that several distributions share.

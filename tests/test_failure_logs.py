@@ -56,7 +56,7 @@ def test_the_last_entry_has_the_reason_what_to_do_and_the_code_line_by_line(
     assert "no [custody/not-healthy] 2026-01-01 INFO all is well" in reason
     assert advice == "The user of the Airflow connection 'custody_default' needs the role tpuser."
     assert code == "[custody/role-missing]"
-    # What is said once is found once.
+    # A text that is logged once is found once.
     assert log.count(advice) == log.count("CustodyFailException: list health checks failed")
     assert sandbox.token not in log
 

@@ -44,7 +44,7 @@ MAX_TEXT = 300
 MAX_HIDDEN = 10
 #: Maximum number of combining marks on one character.
 MAX_MARKS = 3
-# An e-mail address in a text, which is not broken at the end of a line.
+# Matches an e-mail address in a text. The address is not broken at the end of a line.
 _EMAIL = re.compile(r"[A-Za-z0-9._%+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+")
 
 

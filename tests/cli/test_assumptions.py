@@ -104,7 +104,7 @@ HOLDS, FAILS, UNKNOWN = "holds", "does not hold", "cannot tell"
 @pytest.mark.parametrize(
     ("reading", "name", "state", "excerpt"),
     [
-        # What the interface leaves open.
+        # Behaviour that the interface does not define.
         (configured(status_words={"APPROVED": "0xab12"}), "status words", FAILS, '{"(other text)": 3}'),
         (
             configured(status_words={"APPROVED": "ACTIVE"}),

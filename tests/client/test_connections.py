@@ -267,7 +267,7 @@ def test_a_truncated_response_is_no_success(authority: Authority, truncated: byt
 
 
 class Recorder:
-    """What ``before_send`` does in the tests: it counts, and may do something."""
+    """A ``before_send`` for the tests: it counts its calls, and may call a function."""
 
     def __init__(self, *steps: Callable[[], object]) -> None:
         self.calls = 0

@@ -200,7 +200,7 @@ FINE: list[dict[str, Any]] = [
 
 @dataclass(frozen=True)
 class Success:
-    """What the service sends when it has done something, and the call that does it."""
+    """A call, and the service's response when it has done what the call asks."""
 
     body: dict[str, Any]
     call: Call

@@ -40,7 +40,7 @@ def test_by_default_no_key_is_pinned() -> None:
     [
         ONE + TWO,
         (ONE, TWO),
-        # As in a file of environment variables.
+        # The value is text, as in a file of environment variables.
         [ONE.replace("\n", "\\n"), TWO],
         f"# admin 1\n{ONE}# admin 2\n{TWO}",
     ],

@@ -165,7 +165,7 @@ def test_a_person_decides_between_two_candidates(sandbox: Sandbox, attempt_of: T
         with pytest.raises(attempt_of.names["OutcomeUnknown"], match=reason):
             attempt_of.attempt(decision)
     assert len(ids(sandbox)) == 3
-    # It is kept for tries without the decision.
+    # The record is kept for later tries that do not have the decision.
     assert [attempt_of.attempt("3712"), attempt_of.attempt()] == ["3712"] * 2
 
 

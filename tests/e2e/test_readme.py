@@ -56,7 +56,7 @@ def shell(tmp_path: Path) -> Iterator[Callable[[str], subprocess.Popen[str]]]:
         process.communicate(timeout=600)
 
 
-# It starts Airflow anew. The same DAG is an example, which the tests of the examples run on both lines.
+# This test starts another Airflow, so it is slow. The tests of the examples run the same DAG on both lines of Airflow.
 @pytest.mark.slow
 @pytest.mark.skipif(AIRFLOW < (3, 0), reason="what the reader installs is the newest Airflow")
 def test_the_dag_runs_as_it_stands(shell: Callable[[str], subprocess.Popen[str]], tmp_path: Path) -> None:

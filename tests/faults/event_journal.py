@@ -124,7 +124,7 @@ class Seen:
         """Add the event of a consumer; ``calls`` are those that were written."""
         if event["gap"]:
             self.gaps.append(event["gap"])
-        # Of many calls, an event has only the ids.
+        # If there are many calls, the event only has their ids.
         for call_id in event["call_ids"] if "call_ids" in event else [call["id"] for call in event["calls"]]:
             call = calls.get(call_id)
             if call_id not in self.times and call is not None:

@@ -20,7 +20,7 @@ from processes import Service, until
 from servers import Airflow
 from suite import parser_of, print_table, run_in_folder
 
-# What is dead is noticed sooner than by default: this is waited for.
+# Notice dead processes sooner than by default, because the suite waits for this.
 SETTINGS = {
     "AIRFLOW__CORE__PARALLELISM": "2",
     "AIRFLOW__SCHEDULER__JOB_HEARTBEAT_SEC": "2",
@@ -58,7 +58,7 @@ def _run(options: argparse.Namespace, folder: Path) -> list[str]:
 
             faults = EventFaults(airflow, journal, folder, options.seed)
             failures = faults.run()
-            # What is missing after the time, or not reported, is named below.
+            # Calls that are missing after this time, or were not reported, are named below.
             with suppress(TimeoutError):
                 until(lambda: not any(lost(journal, seen(), each) for each in WEBHOOKS), "all calls", every=0.5)
             failures += [f"{name} reports a gap where there is none" for name in WEBHOOKS if seen()[name].gaps]

@@ -1,4 +1,4 @@
-"""One scenario: what happens to Airflow, the task and the sandbox, and what it resulted in."""
+"""One scenario: the events in Airflow, the task and the sandbox, and their result."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ class ScenarioRun:
         made = {each["id"]: (each["address"], each["label"]) for each in self.service.control.whitelist_requests()}
         (task,) = [each for each in self._tasks() if each["task_id"] == "apply"]
         pushed = self._xcom(task, "requests") if task["state"] == "success" else []
-        # Each id is that of what its row asks for.
+        # Each id must be that of a request with the content of its row.
         correct = {each["id"] for each in pushed if made.get(each["id"]) == (each["address"], each["label"])}
         requests = self._requests()
         guarantee_held = len(requests) == len(asked) == len(correct) and {made[each] for each in requests} == asked

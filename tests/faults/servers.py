@@ -204,7 +204,7 @@ class CeleryCluster(Airflow):
                 **environment,
             },
         )
-        # It applies to SQLite only.
+        # This setting applies to SQLite only.
         del self.environment["AIRFLOW__DATABASE__SQL_ALCHEMY_CONNECT_ARGS"]
         self._stopping = threading.Event()
         # PostgreSQL refuses to run as root, and its own user must have access to the folder.

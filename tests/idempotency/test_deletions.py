@@ -88,7 +88,7 @@ def deletions(service: Service) -> Deletions:
     ("service", "state", "is_sent"),
     [
         (Service(*APPROVED), "deleted", True),
-        # Another program deleted it in between.
+        # Another program deleted the request in the meantime.
         (Service(*APPROVED, delete=GONE), "deleted", True),
         (Service(APPROVED[1]), "deleted", False),
         # The request is not listed, but still exists.

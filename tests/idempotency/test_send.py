@@ -297,7 +297,7 @@ def test_a_fence_that_was_stopped_lets_no_request_through(stops_at: int) -> None
     fence = Fence(lambda: records.append(1), lambda: len(records) >= stops_at)
     with pytest.raises(CustodyError) as caught:
         fence.ensure_recorded()
-    # It is stopped before the batch is recorded, or while it is.
+    # The task is stopped before the batch is recorded, or while it is being recorded.
     assert len(records) == stops_at
     assert caught.value.code == "task-stopped"
     assert caught.value.nothing_sent

@@ -104,7 +104,7 @@ def check(given_envelope: Any, pins: VerificationPins) -> bool:
     """Check that an envelope is either refused or true, and return whether it is accepted."""
     before = copy.deepcopy(given_envelope)
     result = judge(Verifier(pins), given_envelope)
-    # What was verified before makes no difference, and nothing is changed.
+    # Earlier verifications make no difference, and verifying changes nothing.
     assert judge(REMEMBERING[pins], given_envelope) == result
     assert given_envelope == before
     if result is not None:

@@ -69,7 +69,8 @@ def test_a_listing_that_cannot_be_read_is_refused(sandbox: Sandbox, client: Cust
 @pytest.mark.parametrize(
     ("rows", "oddities"),
     [
-        # One leaves between the two readings; one comes before the first; one is delivered in the end.
+        # One call disappears between the two readings, one appears before the first page, and one is delivered in the
+        # end.
         ("webhooks", {"page_size": 1, "orders": [[ONE, TWO]] * 2 + [[ONE]]}),
         ("webhook-calls", {"page_size": 1, "orders": [["1", "2"], ["0", "1", "2"]]}),
         *((rows, {"page_size": 1, "ignored": ["cursor"]}) for rows in ("webhooks", "webhook-calls")),

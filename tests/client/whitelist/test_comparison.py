@@ -48,7 +48,7 @@ def test_every_field_of_a_request_is_in_the_table_once() -> None:
     assert sorted([*fields, "currency", "visibility_group_id"]) == sorted(WhitelistRequest.model_fields)
 
 
-# What each field may be asked for as, how its key then shows it, and another value.
+# For each field, a requested value, the form in which the payload shows it, and another value.
 ASKED: dict[str, tuple[Any, Any, Any]] = {
     "blockchain": ("ETH", "ETH", "BTC"),
     "network": ("mainnet", "mainnet", "testnet"),

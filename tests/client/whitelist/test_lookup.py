@@ -117,7 +117,7 @@ def test_each_row_has_the_rules_that_it_names(sandbox: Sandbox, client: CustodyC
     [
         ("x", [{"hash": "x", **RULES}], "wrong label"),
         (label_of("AAAA"), [{"hash": label_of("AAAA"), **OTHER_RULES}], "wrong label"),
-        # Of the bytes, in base64, and of the text, in hex.
+        # The hash of the bytes in base64, and the hash of the text in hexadecimal.
         (label_of("\0\0\0"), [{"hash": label_of("\0\0\0"), **RULES}], "wrong label"),
         (hashlib.sha256(b"AAAA").hexdigest(), [{"hash": hashlib.sha256(b"AAAA").hexdigest(), **RULES}], "wrong label"),
         (label_of("AAAA"), [{"hash": label_of("AAAA"), **RULES}] * 2, "several"),
@@ -147,7 +147,7 @@ def test_a_row_that_cannot_be_read_hides_no_other(
     rows = [{"id": 1, "status": "APPROVED", **junk}, {"id": "2", "status": "x"}]
     add_responses(sandbox, {"result": rows, "totalItems": "2"})
     one, two = client.find_whitelist_requests()
-    # None of it counts.
+    # No part of the faulty row counts.
     assert one.wire == {"id": "1"}
     assert two.id == "2"
     assert two.status == "x"

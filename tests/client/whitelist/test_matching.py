@@ -110,7 +110,7 @@ def is_candidate(asked: dict[str, Any], *envelopes: WhitelistEnvelope) -> bool:
         ),
         ({"network": "mainnet"}, {"wire": {"network": "ethereum-1"}}, ["network"]),
         ({"network": "ethereum-1"}, {"network": "mainnet"}, ["network"]),
-        # One of the test networks.
+        # The name means one of the test networks.
         ({"network": "testnet"}, {"network": "sepolia"}, ["network"]),
         # The table does not say whether case counts there.
         (CANTON, {"currency": "Canton", "address": ALICE.replace("a", "A", 1)}, ["address"]),
@@ -237,6 +237,6 @@ def test_names_that_rows_use_for_one_address_are_known() -> None:
 def test_a_network_is_accepted_by_name() -> None:
     for shown in ({"network": "sepolia"}, {"wire": {"network": "sepolia"}}):
         assert compared(ask(), listed(**shown), accept_fields=("network",)).differs == ()
-        # Another one than the requested one is not.
+        # A network that differs from the requested one does not match.
         hoodi = compared(ask(network="hoodi"), listed(**shown), accept_fields=("network",))
         assert hoodi.differs == ("network",)

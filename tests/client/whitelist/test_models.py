@@ -189,7 +189,7 @@ class LazySequence(Sequence[Any]):
 
 
 def test_a_batch_of_ids() -> None:
-    # One is not a list of digits.
+    # A single id is not a list of digits.
     assert check_request_ids("3711") == check_request_ids(3711) == ["3711"]
     assert check_request_ids(["12", "7", 12, 7], merge=True) == ["7", "12"]
     assert check_request_ids((), may_be_empty=True) == []

@@ -75,7 +75,7 @@ LIVE = Row("LIVE", "settled", "signed", "create")
             (Row("APPROVED", "settled", "signable", action), ("approved",), "pending")
             for action in ("create", "odd", "")
         ),
-        # This user signed it before it took effect, or was rejected; or may still sign it.
+        # This user signed the request before it took effect or was rejected; or this user may still sign it.
         (Row("APPROVED", "settled", "signed", "create"), ("approved",), "effective"),
         (Row("Rejected", "settled", "signed", "create"), ("approved",), "rejected"),
         (Row("Rejected", "settled", "signable", "create"), ("approved",), "pending"),
@@ -152,7 +152,7 @@ class ChangingService(Service):
     [
         (0, True, None, 1, 0),
         (4, True, None, 5, 7.5),
-        # It changes too often; it cannot be read; or there are only some.
+        # The listing changes too often; it cannot be read; or only some of the requests were asked for.
         (5, True, None, None, 7.5),
         (1, False, None, None, 0),
         (1, True, ["1"], None, 0),

@@ -84,7 +84,7 @@ def test_each_state_is_recognized(sandbox: Sandbox, ann: CustodyClient, numbers:
         # Only the service itself can say that nothing is pending for a user who is no signer.
         *(({"kind": "status", "status": status}, True) for status in (404, 501)),
         ({"kind": "status", "status": 403, "body": role_refusal("whitelistedaddressapprover")}, True),
-        # This may have another reason.
+        # The service may refuse this for a reason other than a missing role.
         ({"kind": "status", "status": 403, "body": OTHER_REFUSAL}, False),
         *(({"kind": "html", "status": status}, False) for status in (200, 404)),
         ({"kind": "status", "status": 500}, False),

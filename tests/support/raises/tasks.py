@@ -141,8 +141,8 @@ CASES += cases(
     CustodyCreateWhitelistRequestOperator,
     "CustodyError",
     {
-        "the service cannot be searched": after(failing("GET", ROWS), create),
-        "the request certainly had no effect": after(
+        "the service cannot be searched for the request": after(failing("GET", ROWS), create),
+        "the create certainly had no effect": after(
             # Another request of this user proves that a search finds this user's requests.
             lambda w: w.request(address="0x" + "cd" * 20),
             failing("POST", ROWS),
@@ -347,7 +347,7 @@ CASES += cases(
     CustodyCreateWebhookOperator,
     "CustodyError",
     {
-        "the service cannot be searched": after(failing("GET", "/webhooks"), create_webhook),
+        "the service cannot be searched for the webhook": after(failing("GET", "/webhooks"), create_webhook),
         "the create certainly had no effect": after(World.webhook, failing("POST", "/webhooks"), create_webhook),
         "``store_secret`` fails": partial(create_webhook, store_secret=lose_secret),
     },
@@ -571,14 +571,14 @@ CASES += cases(
     CustodyCompleteWhitelistPlanOperator,
     "AirflowFailException",
     {
-        "this is not the approved plan": complete_after(plan_hash="0" * 64),
+        "the applied plan is not the approved plan": complete_after(plan_hash="0" * 64),
         "a created request was rejected": complete_after(
             lambda world, old, new: world.control.set_whitelist_status(new, "rejected"), is_signed=False
         ),
         "does not match its row": complete_after(
             lambda world, old, new: world.control.change_whitelist_request(new, label="Other")
         ),
-        "a request has changed and was not deleted": complete_after(
+        "a request was not deleted because it has changed": complete_after(
             lambda world, old, new: world.control.change_whitelist_request(old, label="Other")
         ),
         "the service refuses a call": complete_after(lambda world, old, new: world.fault("GET", ROWS, 403)),

@@ -130,7 +130,7 @@ def test_garbled_in_each_field(text: str, what: str) -> None:
         in_csv, in_rows = faults_of_each(row)
         assert in_csv.startswith(f"line 2: {name}: {text} {what}")
         assert in_csv.endswith(MEANT)
-        # None as a template renders it has its own fault.
+        # A None that a template has rendered has its own fault.
         if text in ("None", "null"):
             assert in_rows.startswith(f"row 1: {name}: is None")
         else:

@@ -131,7 +131,7 @@ def test_a_part_to_approve_is_as_large_as_its_report_allows(at_most: int | None)
     assert size(part) <= MAX_REPORT_BYTES
     assert number == at_most if at_most == 500 else 500 < number <= (at_most or number)
     assert part.plan_hash in plan_to_markdown(part)
-    # One operation more, and the report would be too long.
+    # With one more operation, the report would be too long.
     assert at_most in (500, 640) or size(plan.first(number + 1)) > MAX_REPORT_BYTES
 
 
@@ -166,7 +166,7 @@ def test_only_a_single_operation_can_be_too_long(rows: Sequence[PlanRow], why: s
 
 
 class Service:
-    """What a service has in effect: address and label, by the request's id."""
+    """The addresses in effect at a service: address and label, by the request's id."""
 
     def __init__(self, content: Sequence[tuple[int, str]]) -> None:
         self.requests = {f"{number}": each for number, each in enumerate(content, 100)}

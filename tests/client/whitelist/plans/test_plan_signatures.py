@@ -109,7 +109,7 @@ def test_no_attack_makes_a_plan_do_anything(sandbox: Sandbox, client: CustodyCli
     attack(sandbox.control, sandbox.token, attacked, name)
     found = read_plan(client, *rows)
     first, second, *_ = found_states = [each.state for each in found.rows]
-    # What claims to be for another address withholds that one: the file's own is asked for, and by no other text.
+    # A request that claims to be for another address withholds that address. The file's own row is requested only once.
     assert first in (["unchanged"] if name in NOT_READ else ["unverified", "unreadable", "create"])
     assert second == "unchanged"
     assert {*found.operations} <= {create_operation(rows[0])}

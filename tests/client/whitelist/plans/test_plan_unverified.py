@@ -180,7 +180,7 @@ def test_the_hash_covers_what_does_not_verify() -> None:
     envelopes = [listed(1), listed(2, address=OTHER), listed(3, address=OTHER, memo="x")]
     forged: list[list[int]] = [[], [2], [3], [2, 3], [1]]
     hashes = {plan(ask(), envelopes, TellingVerifier(each)).plan_hash for each in forged}
-    # A row's, with another text.
+    # A request for a row's destination, with another text.
     hashes.add(plan(ask(), [listed(1, memo="y"), *envelopes[1:]], TellingVerifier([1])).plan_hash)
     assert len(hashes) == 6
     assert plan(ask(), envelopes, None).plan_hash in hashes

@@ -94,7 +94,7 @@ def assert_harmless(text: str, rows: int) -> list[list[str]]:
     assert blocks <= {"heading", "paragraph", "table", "thead", "tbody", "tr", "th", "td", "inline"}
     children = [child for token in tokens for child in token.children or ()]
     assert {child.type for child in children} <= {"text", "text_special", "code_inline", "strong_open", "strong_close"}
-    # What finds links, mentions and the like in rendered text leaves code alone.
+    # The rule that finds links and mentions in rendered text ignores code.
     plain = " ".join(child.content for child in children if child.type == "text")
     assert not any(each in plain for each in ("http", "www.", "@", "#", "\\"))
     assert not any(unicodedata.category(each) in ("Cf", "Cs") for each in text)
@@ -103,7 +103,7 @@ def assert_harmless(text: str, rows: int) -> list[list[str]]:
     states = [text_of(row[0]) for row in counts[1:]]
     assert states == [state for state in ROW_STATES if state in states]
     assert all(len(row) == 3 and text_of(row[1]) != "0" for row in counts)
-    # One of the operations, and one of the other rows, each with a header.
+    # A table of operations, and a table of the other rows, each with a header.
     assert len(others) <= 2
     assert sum(len(table) - 1 for table in others) == rows
     assert all(len(row) == 4 for table in others for row in table)

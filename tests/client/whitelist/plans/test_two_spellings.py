@@ -66,7 +66,7 @@ def test_two_rows_in_both_spellings_stop(own: dict[str, Any], on_eth: dict[str, 
         # Two networks of one chain.
         ({"blockchain": "Polygon", "network": "mainnet"}, {"blockchain": "ETH", "network": "amoy"}),
         ({"blockchain": "Polygon", "network": "amoy"}, {"blockchain": "ETH", "network": "polygon"}),
-        # Not a chain with Ethereum's addresses.
+        # A chain whose addresses do not have Ethereum's form.
         ({"blockchain": "TRON"}, {"blockchain": "ETH", "network": "tron"}),
     ],
 )

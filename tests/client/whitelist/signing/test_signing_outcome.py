@@ -330,7 +330,7 @@ NOBODYS = "not pending this user's signature"
 SHOWN: list[tuple[dict[str, Any], str | None, Any]] = [
     ({"hashes": ["1" * 64, HASH]}, None, None),
     ({"hashes": ["0" * 64]}, "does not cover its current hash", "does not cover its current hash"),
-    # What covers another list than it says.
+    # A signature that covers another list of hashes than the list that is shown with it.
     ({"hashes": ["0" * 64], "claims": ["0" * 64, HASH]}, NOT_ITS_KEY, None),
     ({"signature": "x"}, NOBODYS, NOBODYS),
     ({"key": "another's"}, NOT_ITS_KEY, None),

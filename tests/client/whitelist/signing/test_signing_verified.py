@@ -311,7 +311,7 @@ def test_an_attack_by_the_service_changes_nothing_that_is_signed(sandbox: Sandbo
         try:
             attack(sandbox.control, sandbox.token, number, name)
         except Unsuitable:
-            # It takes another kind of request.
+            # This attack needs another kind of request.
             continue
         carried_out += 1
         sandbox.control.clear_request_log()
@@ -323,7 +323,7 @@ def test_an_attack_by_the_service_changes_nothing_that_is_signed(sandbox: Sandbo
             assert caught.value.retryable is False, name
             assert ann.sent == 0, name
         sandbox.control.set_whitelist_envelope(number)
-        # Whatever it is that ann has signed: it is what ann was asked to sign.
+        # Any text that ann has signed is a text that ann was asked to sign.
         signings = ann.client.get_whitelist_request(number).signings
         assert {tuple(each.hashes) for each in signings} == {(hash_,)}
     assert carried_out > 30
