@@ -397,7 +397,7 @@ class ApplyPlan:
                     f"this task has created request {sanitize(row.detail, 40)} for {creation.which(key)} under an "
                     f"earlier plan, and {describe_hidden(snapshot.hidden)}; this try sent nothing",
                     code="outcome-unknown",
-                    advice="Look for the request at the service. If it is gone, start a new run.",
+                    advice="Look for the request at the service. If it no longer exists, start a new run.",
                 )
             if request is not None and request.state == "pending" and not creation.compare(key, request).mismatch:
                 earlier[key] = row.detail

@@ -102,7 +102,7 @@ class Card:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether a reading of one of its connections is awaited, and there is none from the last minute."""
+        """Whether a connection of this card has no reading from the last minute, and its next reading is awaited."""
         return any(each.level == "unknown" for each in self.connections)
 
     @property

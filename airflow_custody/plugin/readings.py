@@ -145,7 +145,7 @@ class Readings:
             return [self._reading_of(query) for query in queries]
 
     def _start(self, query: Query[Any]) -> Future[None]:
-        """Return the read of the query's connection; if there is none, start one for this query."""
+        """Return the running read of the query's connection. If no read is running, start one for this query."""
         connection = query.connection
         if connection not in self._reads:
             done = Future[None]()

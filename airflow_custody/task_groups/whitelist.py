@@ -297,7 +297,7 @@ class CustodyWhitelistFileTaskGroup(_WhitelistTaskGroup):
         self._check_task_arguments()
 
     def _evidence_path(self, folder: object) -> str:
-        """Return the template of the path of a try's evidence."""
+        """Return a template for the path of the evidence file. It renders to a new path in each try."""
         if not isinstance(folder, str) or not folder.strip("/ "):
             raise ValueError("evidence must be the path of a folder, or the URL of one in an object storage")
         # Include these ids in the file's name, because several task groups may use the same folder, and an existing

@@ -58,7 +58,7 @@ class Service:
     """
     A service that responds as it should, and does to its connections what a test says.
 
-    :param authority: what it has its certificate from; None: it does not speak TLS.
+    :param authority: the authority that has issued its certificate; None: the service does not use TLS.
     """
 
     def __init__(self, authority: Authority | None) -> None:

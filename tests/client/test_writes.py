@@ -452,6 +452,6 @@ def test_a_404_to_a_deletion_counts_only_if_reading_shows_that_it_is_one(
 
 
 def hide_requests(sandbox: Sandbox, **fault: Any) -> None:
-    """Show no request by its id."""
+    """Make the service find no request by its id."""
     for each in sandbox.control.whitelist_requests():
         sandbox.control.add_fault(method="GET", path=f"/whitelists/addresses/{each['id']}", times=None, **fault)

@@ -28,7 +28,7 @@ SETTINGS = {
     "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "10",
     "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "3",
     "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_SEC": "2",
-    # Longer than the API server is down: LocalExecutor can lose a task that it still runs and that is queued again.
+    # This is longer than the API server is down, because LocalExecutor can lose a running task that is queued again.
     "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "30",
     "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "2",
     "AIRFLOW__TRIGGERER__JOB_HEARTBEAT_SEC": "1",
@@ -79,13 +79,13 @@ def _run(options: argparse.Namespace, folder: Path) -> list[str]:
 
 
 def lost(journal: Journal, seen: dict[str, Seen], consumer: str) -> list[str]:
-    """Return the ids of the calls that a consumer has not seen."""
+    """Return the ids of the calls that a consumer has missed."""
     mine = [call_id for call_id, call in journal.calls.items() if call.is_for(consumer)]
     return [call_id for call_id in mine if call_id not in seen[consumer].times]
 
 
 def evaluate(journal: Journal, seen: dict[str, Seen]) -> list[str]:
-    """Return in words what consumers have missed."""
+    """Return descriptions of the calls that consumers have missed."""
     failures: list[str] = []
     for consumer in WEBHOOKS:
         names = {call_id: f"call {call_id} ({call.fault})" for call_id, call in journal.calls.items()}

@@ -213,7 +213,7 @@ def _plan_row(match: Match, settings: PlanSettings, client_settings: ClientSetti
 
 def _replace(row: PlanRow, match: Match, options: Iterable[Decision], settings: PlanSettings) -> PlanRow:
     """
-    Return a differing row as a replacement.
+    Turn a row that differs into a replacement, if possible.
 
     If it is not certain that the existing request can be replaced, the row keeps the state ``differs``, and gets a
     note.

@@ -334,7 +334,7 @@ SHOWN: list[tuple[dict[str, Any], str | None, Any]] = [
     ({"hashes": ["0" * 64], "claims": ["0" * 64, HASH]}, NOT_ITS_KEY, None),
     ({"signature": "x"}, NOBODYS, NOBODYS),
     ({"key": "another's"}, NOT_ITS_KEY, None),
-    # Under another name: by key it is this user's, by name another's.
+    # The signature has another name: by its key it is this user's, by its name it is another user's.
     ({"user": "bob@example.test"}, None, NOBODYS),
     ({"user": ""}, None, NOBODYS),
     ({"user": "bob@example.test", "hashes": ["1" * 64]}, "does not cover its current hash", NOBODYS),
