@@ -113,7 +113,7 @@ def office(airflow_db: None) -> Office:
     return open_office()
 
 
-# Starting Airflow's API takes long.
+# These tests are slow, because starting Airflow's API takes long.
 @pytest.mark.slow
 @with_approvals
 @pytest.mark.usefixtures("signers")

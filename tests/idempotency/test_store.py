@@ -47,7 +47,7 @@ def test_a_try_that_finds_nothing_may_have_been_forgotten(
     store = store_of(kept, try_number, max_tries=max_tries, retries=2)
     # Without a store, every try but the first knows nothing.
     assert store.read() is (is_forgotten if is_kept else try_number > 1)
-    # If a record may have been lost, the row is not recorded as not begun.
+    # If earlier records may have been lost, beginning a try is not recorded.
     store.begin()
     store.begin()
     if kept is not None:

@@ -56,7 +56,7 @@ def _run(folder: Path, rows: int, at_most: int | None) -> list[str]:
     dags = folder / "dags"
     dags.mkdir()
     recipe = (ROOT / "docs" / "snippets" / "first_load.py").read_text()
-    # The user of this script's API calls approves.
+    # This script approves with its own user, so name this user as the approver.
     recipe = recipe.replace('"carol"', '"Anonymous"').replace("at_most=500", f"at_most={at_most}")
     (dags / "first_load.py").write_text(recipe.replace("timedelta(minutes=1)", "timedelta(seconds=5)"))
     lines = [f"  - {{label: Supplier {row}, address: '{_address(row)}', blockchain: ETH}}\n" for row in range(rows)]
