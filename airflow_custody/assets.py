@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 __all__ = ["UnhandledEvents", "calls_of", "last_event", "latest_events", "webhook_calls_asset", "whitelist_asset"]
 
-#: Numbers of an asset's last events to fetch. They are tried one after the other, until a task's event is found.
+#: How many of an asset's last events to fetch: first one, then more, until an event of the wanted task is among them.
 _EVENTS = (1, 25, 500)
-#: How late an event may appear after a newer event. An event has the time of its creation, but can only be read after
-#: it was committed to the database.
+#: An event that appears after a newer event is still found if it appears at most this much later. Events may appear out
+#: of order, because an event has the time of its creation, but can only be read after the commit to the database.
 _EVENT_OVERLAP = timedelta(minutes=1)
 
 
@@ -57,9 +57,9 @@ def whitelist_asset(custody_conn_id: str = "custody_default") -> Asset:
       request, and no request has failed the verification: ``verified``.
 
     The event's ``extra`` is ``{"event", "plan_hash", ...}``: the word ``applied`` or ``verified``, the plan's hash, and
-    the counts in the task's XCom. An event of ``CustodyVerifyWhitelistOperator`` has ``path`` and ``sha256`` of the
-    evidence instead of ``plan_hash``. A skipped task emits no event. A cleared task emits its event again. On Airflow
-    2, these events are not emitted.
+    the counts in the task's XCom. An event of ``CustodyVerifyWhitelistOperator`` has the ``path`` and ``sha256`` of the
+    evidence file instead of ``plan_hash``. A skipped task emits no event. If a task is cleared, its next success emits
+    the event again. On Airflow 2, these events are not emitted.
 
     :param custody_conn_id: id of the Airflow connection. It cannot be a template, because Airflow must know its assets
         before any task runs.
@@ -69,9 +69,9 @@ def whitelist_asset(custody_conn_id: str = "custody_default") -> Asset:
     return _asset(custody_conn_id, "whitelist")
 
 
-#: The outlet of the tasks that emit events of a whitelist. It is an alias, because Airflow would emit an event for an
-#: asset at each success of the task. None on Airflow 2, because its ``dag.test`` cannot finish a task that has emitted
-#: an event.
+#: The outlet of the tasks that emit events of a whitelist. It is an alias and not an asset, because for an asset,
+#: Airflow would emit an event at each success of the task. None on Airflow 2, because ``dag.test`` of Airflow 2 cannot
+#: finish a task that has emitted an event.
 WHITELIST_EVENTS = None if airflow_version.startswith("2.") else AssetAlias("custody whitelists")
 
 
@@ -107,7 +107,7 @@ def latest_events(inlet_events: Mapping[Any, Any], asset: Asset, limit: int) -> 
     """
     Return the last events of an inlet, the newest first.
 
-    It fetches only these events. On Airflow 3, ``inlet_events[asset][-1]`` would fetch all events of the asset.
+    Only these events are fetched. On Airflow 3, ``inlet_events[asset][-1]`` would fetch all events of the asset.
 
     :param inlet_events: ``inlet_events`` of the task's context.
     :param asset: one of the task's inlets.
@@ -128,8 +128,8 @@ def source_of(event: Any) -> str:
     """
     Return the task that emitted an event, as ``<dag_id>/<task_id>``; empty if no task did.
 
-    Airflow itself records the source of each event, so it can be trusted. ``extra`` cannot, because the task that emits
-    the event decides what is in it.
+    The source can be trusted, because Airflow itself records it for each event. The ``extra`` cannot be trusted,
+    because the task that emits the event decides what is in it.
     """
     return f"{event.source_dag_id}/{event.source_task_id}" if event.source_task_id else ""
 
@@ -207,7 +207,7 @@ class UnhandledEvents:
     task. Emit its event with :attr:`place` as ``extra``.
 
     Each event is handled at least once, even if it appears up to a minute after a later event, or has the same time as
-    another event. Events are fetched in portions, so there may be any number of them.
+    another event. Events are fetched in portions, so any number of events can be handled.
 
     :param inlet_events: ``inlet_events`` of the task's context.
     :param asset: the asset with the events to handle.
@@ -217,7 +217,8 @@ class UnhandledEvents:
     :param continue_from: the task, as ``<dag_id>/<task_id>``, whose record is used if this task has no record yet, for
         example this task under its old name. Default None: no other task.
     :param portion: number of events to fetch at once. Default 100.
-    :raises CustodyConfigurationError: if the position is not among the last 500 events of ``handled``.
+    :raises CustodyConfigurationError: if none of the last 500 events of ``handled`` stores the task's position, and
+        there may be older events.
     """
 
     def __init__(
@@ -253,7 +254,7 @@ class UnhandledEvents:
 
     @property
     def place(self) -> dict[str, object]:
-        """The position after the returned events, as ``extra`` of the task's event."""
+        """The position after the events that were returned so far. Emit the task's event with it as ``extra``."""
         if self._until is None:
             return {}
         first = self._until - _EVENT_OVERLAP
@@ -316,7 +317,7 @@ def _events_from(inlet_events: Mapping[Any, Any], asset: Asset, start: datetime 
     """
     events = inlet_events[asset]
     if not hasattr(events, "after"):
-        # Airflow before 3.1: a sequence that fetches only the requested items.
+        # Before Airflow 3.1, the events are a sequence, which fetches only the requested items from the database.
         first = 0 if start is None else bisect_left(events, start, key=lambda each: each.timestamp)
         while page := list(events[first : first + portion]):
             yield from page
@@ -329,7 +330,7 @@ def _events_from(inlet_events: Mapping[Any, Any], asset: Asset, start: datetime 
         yield from page
         if len(page) < size:
             return
-        # Continue at the time of the last event, and include this time. If all events of the page have this time, fetch
-        # a larger page.
+        # The next page begins at the time of this page's last event, and includes it, because more events may have the
+        # same time. If all events of this page have that time, fetch a larger page.
         size = portion if start is None or page[-1].timestamp > start else 2 * size
         start = page[-1].timestamp

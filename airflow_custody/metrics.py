@@ -2,12 +2,13 @@
 The metrics of this package, sent through Airflow's own metrics.
 
 The metrics go to the backend that is configured in Airflow's section ``[metrics]``: StatsD, Datadog or OpenTelemetry.
-Without a backend, nothing is measured. All names have Airflow's prefix. No setup is needed, except that
-``metrics_allow_list``, if you use it, must contain ``custody``.
+Without a backend, nothing is measured. All names begin with Airflow's prefix. The package needs no setup of its own;
+but if you use ``metrics_allow_list``, it must contain ``custody``.
 
 With a backend that supports tags, each metric has one name, and tags. Plain StatsD (``statsd_influxdb_enabled`` is off,
-the default) drops tags, so two connections would overwrite each other's gauges. Therefore, only for plain StatsD, the
-values of the tags follow the name, in the order of the tags: ``airflow.custody.health.healthy.custody_default.all``.
+the default) drops tags, so two connections would overwrite each other's gauges. Therefore, with plain StatsD only, the
+values of the tags become part of the name, in the order of the tags, as in
+``airflow.custody.health.healthy.custody_default.all``.
 
 In the values of tags, all characters other than letters, digits, ``_``, ``-`` and ``.`` are replaced by ``_``, and
 values are truncated to 60 characters. If a value is part of a name, its ``.`` is also replaced, by ``__``. This may
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Maximum length of a tag's value. With it, a name and three values stay below the 250 characters that Airflow allows.
+# Maximum length of a tag's value. It keeps a name with three values below the 250 characters that Airflow allows.
 _MAX_VALUE = 60
 # Airflow drops a StatsD metric if its name has any of these characters.
 _NOT_ALLOWED = re.compile(r"[^a-zA-Z0-9_.-]")
@@ -141,8 +142,8 @@ def measure_health(
     """
     Read a health listing, and send whether the service is healthy.
 
-    All checks in the listing are evaluated, regardless of the task's filters. If the listing cannot be read, the
-    service counts as not healthy.
+    For the metric, all checks in the listing are evaluated, regardless of the task's filters, and a service whose
+    listing cannot be read counts as not healthy.
 
     :param read: reads the listing. An error that it raises is passed on.
     :param custody_conn_id: id of the connection.
@@ -184,7 +185,7 @@ def pending_listed(custody_conn_id: str, created: Callable[[], Iterable[datetime
     """
     Measure the age of the oldest pending whitelisting request.
 
-    Call this only if all requests of the service were read.
+    Call this only if all requests of the service were read, because the oldest one may be any of them.
 
     :param custody_conn_id: id of the connection.
     :param created: returns the creation times of all pending requests. It is called only if metrics are on. If a
@@ -197,7 +198,7 @@ def pending_listed(custody_conn_id: str, created: Callable[[], Iterable[datetime
         if len(known) < len(moments):
             return None
         now = datetime.now(timezone.utc)
-        # A creation time ahead of this machine's clock counts as now.
+        # If a creation time is ahead of this machine's clock, the age is 0.
         return max((round((now - each).total_seconds(), 3) for each in known), default=0.0)
 
     _emit(_PENDING_AGE, oldest_age, custody_conn_id)
@@ -227,7 +228,7 @@ def _keeps_tags() -> bool | None:
         def is_on(option: str, default: bool = False) -> bool:
             return bool(conf.getboolean("metrics", option, fallback=default))
 
-        # Check the options in the same order as Airflow.
+        # Check the options in the same order as Airflow, because several may be on, and Airflow uses the first.
         if is_on("statsd_datadog_enabled"):
             return is_on("statsd_datadog_metrics_tags", True)
         if is_on("statsd_on"):
@@ -271,9 +272,7 @@ def _tag_value(value: str) -> str:
 
 
 def _failed(exception: Exception) -> None:
-    """
-    Log that metrics cannot be sent: the first time as a warning, then at the level DEBUG.
-    """
+    """Log that metrics cannot be sent: the first time as a warning, then at the level DEBUG."""
     global _has_warned
     level, _has_warned = logging.DEBUG if _has_warned else logging.WARNING, True
     log.log(level, "Metrics cannot be sent: %s: %s", type(exception).__name__, exception)

@@ -1,4 +1,4 @@
-"""Airflow's REST API, served from a thread of the demo, to respond to an approval."""
+"""Airflow's REST API, which the demo serves from a thread, and uses to respond to an approval."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class AirflowApi:
 
 def serve_api(*users: str) -> list[AirflowApi]:
     """Serve Airflow's REST API from a thread, and sign each user in."""
-    # Imported this late because Airflow reads its environment when it is imported.
+    # Import Airflow only now, because it reads its environment when it is imported.
     import uvicorn
     from airflow.api_fastapi.app import create_app, get_auth_manager
     from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
@@ -66,7 +66,7 @@ def wait_for(condition: Callable[[], Any]) -> Any:
     """
     Poll a condition until it is true, and return its value.
 
-    There is no time-out here, because the demo has a time-out for everything.
+    There is no time-out here, because the whole demo has a time-out.
     """
     while not (value := condition()):
         time.sleep(0.2)

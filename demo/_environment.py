@@ -58,7 +58,7 @@ def airflow_environment(home: Path, sandbox: SandboxProcess, **settings: str) ->
     """Return environment variables for an Airflow that shares nothing with the user's own installation."""
     environment = {name: value for name, value in os.environ.items() if not name.lstrip("_").startswith("AIRFLOW")}
     for name in ("NO_PROXY", "no_proxy"):
-        # The sandbox is on this machine: requests to it must not go through a proxy.
+        # Requests to the sandbox must not go through a proxy, because the sandbox is on this machine.
         environment[name] = ",".join(filter(None, [environment.get(name), _LOOPBACK]))
     return {
         **environment,
@@ -95,7 +95,7 @@ class SandboxProcess:
         log = self._home / "sandbox.log"
         command = [sys.executable, "-m", "airflow_custody.sandbox", "--state", str(self._home / "sandbox.db")]
         with log.open("w") as errors:
-            # In its own session, so that Ctrl-C reaches only the demo, which then stops the sandbox.
+            # Start it in its own session, so that Ctrl-C reaches only the demo, which then stops the sandbox.
             self._process = subprocess.Popen(
                 command, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True
             )

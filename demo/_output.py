@@ -17,9 +17,9 @@ from airflow_custody.cli.output import Layout
 
 # The width if there is no terminal, and the maximum, because longer lines are hard to read.
 WIDTH, MAX_WIDTH = 100, 120
-# A narrower terminal has no room for a column of times beside the text.
+# A terminal with fewer columns has no room for times and subjects beside the text.
 _NARROW = 90
-# The longest subject is the task wait_until_effective. The time and two gaps come before the text, too.
+# The width of the subjects: the longest one is the task wait_until_effective. The text begins after time and subject.
 _SUBJECT = 20
 _COLUMN = _SUBJECT + 11
 _COLOURS = {"bold": "1", "red": "31", "green": "32", "cyan": "36"}
@@ -130,7 +130,7 @@ class Output:
     """
     The demo's output on the terminal.
 
-    :param log: file for everything else that this process writes.
+    :param log: the file to which everything is written that this process prints otherwise, such as Airflow's log.
     """
 
     def __init__(self, log: Path) -> None:

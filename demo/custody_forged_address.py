@@ -28,7 +28,7 @@ with DAG(
         custody_conn_id="custody_first_signer",
         signer=ConnectionSigner("custody_first_key"),
         request_ids=FORGED,
-        # Do not compare the content: the missing signatures are the problem.
+        # Do not compare the content, because this DAG shows what happens if the signatures are missing.
         expected=None,
     )
     wait_until_effective = CustodyWhitelistRequestSensor(

@@ -63,7 +63,7 @@ ADDRESS, MISTYPED = "bc1qjqy7acnyvuem5vy8uv7cm4jsl5x433rqr2tvs4", "bc1qjqy7acnyv
 LABEL, LABEL_AT_SERVICE = "Supplier Bremen", "Supplier Bremen Port"
 # The address that the service forges in the last run.
 FORGED = {"label": "Supplier Cadiz", "address": "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed", "blockchain": "ETH"}
-# Rows that the service already has when the demo begins. All but the last are in effect.
+# Number of addresses in the file that the service already has when the demo begins. All but the last are in effect.
 AT_SERVICE = 13
 
 
@@ -156,7 +156,7 @@ class Demo:
 
     def run(self) -> None:
         """Run the DAG with each version of the file."""
-        # Imported this late because Airflow reads its environment when it is imported.
+        # Import Airflow only now, because it reads its environment when it is imported.
         from airflow.sdk.listener import get_listener_manager
         from airflow.utils.db import initdb
 
@@ -184,7 +184,7 @@ class Demo:
         self._run_forged(import_module(FORGED_DAG_ID).dag)
 
     def _run_forged(self, dag: Any) -> None:
-        """Have the service list an address as in effect that has no signatures."""
+        """Make the service list an address without signatures as in effect, and run the DAG that reads it."""
         (forged,) = self._sandbox.control.add_whitelist_requests([FORGED])
         self._prepared.append(forged)
         self._output.print_step("service", f"lists request {forged} as in effect: {FORGED['address']}")
@@ -294,7 +294,7 @@ class Demo:
         first, *more = error.replace(str(self._file), "the file").partition(" (not retried)")[0].splitlines()
         self._output.print_step(task_id, f"fails: {first}", *more)
         if self._failing.get(task_id, error + "!") not in error:
-            # Stop here, because Airflow would retry the task after a minute.
+            # Stop the demo now, because Airflow would otherwise retry the task after a minute.
             self._abort(f"{task_id} failed")
 
     def print_calls(self) -> None:
@@ -322,10 +322,10 @@ class Demo:
         expectations = {
             "the health was polled again": len(control.request_log(path="/health")) >= 2,
             "each row was created once": len(creations) == len(created),
-            "their ids are in XCom": set(applied["request_ids"]) == created,
-            "they were signed twice": [set(each["body"]["ids"]) for each in signings] == [created, created],
-            "they have taken effect": {statuses[each] for each in created} == {EFFECTIVE},
-            "one was replaced": len(deletions) == len(self._values["complete"]["request_ids"]) == 1,
+            "the requests' ids are in XCom": set(applied["request_ids"]) == created,
+            "the requests were signed twice": [set(each["body"]["ids"]) for each in signings] == [created, created],
+            "the requests have taken effect": {statuses[each] for each in created} == {EFFECTIVE},
+            "one request was replaced": len(deletions) == len(self._values["complete"]["request_ids"]) == 1,
             f"{APPROVER} approved": self._values["approve"]["responded_by_user"]["name"] == APPROVER,
         }
         if unmet := [expectation for expectation, met in expectations.items() if not met]:

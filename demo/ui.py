@@ -42,19 +42,20 @@ WATCHER_DAG_ID = "custody_unhealthy_watcher"
 _INSTRUCTIONS = """
 Things to try. DAGs that create requests have no schedule. When you switch on a DAG with a schedule, Airflow also starts
 its most recent scheduled run. If a DAG needs an address, use 0xD1220A0cf47c7B9Be7A2E6BA89F429762e7b9aDb, with the chain
-ETH and the label Settlement: the same label each time, because another label is another content.
+ETH and the label Settlement. Use the same label each time, because a DAG stops if a request for the address exists with
+another label.
 
 - Trigger custody_whitelist_as_code. It compares the file custody_whitelist.yaml with the service, and waits for your
   decision under "Required Actions". If you approve, it applies the plan, alice and bob sign, and when all requests are
   in effect, it plans again and finds no changes. Trigger it again: there is nothing to do. Then trigger
-  custody_whitelist_reconciliation, which only compares. Start with this, because requests of the other DAGs are not in
-  the file.
-- Trigger custody_whitelist_as_tasks for the same with single tasks, in place of a task group.
+  custody_whitelist_reconciliation, which only compares the file with the service. Try these two DAGs first, because the
+  requests of the other DAGs are not in the file, so the comparison would fail.
+- Trigger custody_whitelist_as_tasks, which does the same with single tasks, in place of a task group.
 - Trigger custody_whitelist_complete. It creates a request and waits for your decision under "Required Actions". If you
   approve, alice and bob sign, and the DAG waits until the address is in effect. If you reject, the request is rejected
   at the service. The request is not in the file, so the reconciliation reports it and fails.
-- Trigger custody_whitelist_approval. It is meant for your own signer, and enables the webhook below if you pass its id
-  as webhook_id.
+- Trigger custody_whitelist_approval. It is meant for your own signer, so its task sign is only a placeholder. It
+  enables the webhook that is named below if you pass the webhook's id as webhook_id.
 - Trigger custody_pending_approvals, and leave it: it sends a notification if there is no signature within four hours.
 - Trigger custody_first_dag. It creates a request and signs it without asking for a decision.
 - Trigger custody_whitelist_mapping twice: the second run creates and signs nothing.
@@ -84,7 +85,8 @@ ETH and the label Settlement: the same label each time, because another label is
     curl {sandbox}/sandbox/configure \\
       -H 'Content-Type: application/json' \\
       -d '{{"forged": ["3711"]}}'
-  Trigger custody_whitelist_evidence: it writes evidence to a file, and fails. To undo this, send an empty list.
+  Trigger custody_whitelist_evidence: it writes evidence to a file, and fails. To have the service show no false address
+  again, send an empty list.
 - Make a connection of your own: Admin, Connections, Add Connection. Connection Type: Custody; Base URL: {sandbox};
   Port: the number at its end; API token:
     {token}
@@ -107,7 +109,7 @@ Ctrl-C stops everything."""
 
 
 def main() -> int:
-    """Run until interrupted, and return the exit code."""
+    """Run Airflow and the sandbox until the user interrupts, and return the exit code."""
     require_airflow()
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -183,7 +185,7 @@ def _environment(
         "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
         "AIRFLOW__CORE__PARALLELISM": "4",
-        # Shows the button *Test Connection*.
+        # Show the button *Test Connection* in Airflow's UI.
         "AIRFLOW__CORE__TEST_CONNECTION": "Enabled",
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONNECT_ARGS": "sqlite_settings.CONNECT_ARGS",
         "PYTHONPATH": os.pathsep.join(filter(None, [str(DEMO), os.environ.get("PYTHONPATH")])),
@@ -198,7 +200,7 @@ def _environment(
 def _standalone(environment: dict[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Run ``airflow standalone``, and stop all its processes at the end."""
     with log.open("wb") as output:
-        # In its own session, so that Ctrl-C reaches only the demo, which then stops Airflow.
+        # Start it in its own session, so that Ctrl-C reaches only the demo, which then stops Airflow.
         airflow = subprocess.Popen(
             ["airflow", "standalone"],
             env=environment,
@@ -219,11 +221,12 @@ def _stop(airflow: subprocess.Popen[bytes]) -> None:
     """Interrupt Airflow, then kill the components that are still running after a while."""
     with suppress(psutil.NoSuchProcess):
         processes = psutil.Process(airflow.pid).children(recursive=True)
-        # Not SIGTERM: it would stop only the parent process and leave the components running.
+        # Do not send SIGTERM, because it would stop only the parent process and leave the components running.
         airflow.send_signal(signal.SIGINT)
         with suppress(subprocess.TimeoutExpired):
             airflow.wait(timeout=STOP_TIMEOUT)
-        # Processes that were started in the meantime are in the same session, even if their parent has exited.
+        # Add processes that were started in the meantime. They are in the same session, even if their parent has
+        # exited.
         processes += [process for process in psutil.process_iter() if _is_in_session(process, airflow.pid)]
         for process in processes:
             with suppress(psutil.NoSuchProcess):
@@ -251,7 +254,8 @@ def _wait_until_healthy(url: str, airflow: subprocess.Popen[bytes], stop: thread
         with suppress(requests.RequestException, ValueError):
             health = _call("GET", f"{url}/api/v2/monitor/health")
             if all(component["status"] == "healthy" for component in health.values()):
-                # Switch on the only DAG that starts by itself. A 404 means that its file has not been parsed yet.
+                # Switch on the DAG with the watcher, so that it starts by itself. A 404 means that Airflow has not
+                # parsed its file yet.
                 _call("PATCH", f"{url}/api/v2/dags/{WATCHER_DAG_ID}", {"is_paused": False})
                 return True
     return False

@@ -7,8 +7,9 @@ whitelist file again if a currency was switched off, or if a call cannot be read
 twice, so it is only a reason to look: the plan compares the file with the service, changes nothing, and fails if they
 differ.
 
-Airflow may put several events into one run of the second DAG, and starts no runs while the DAG is paused. So this DAG
-stores its position in an event of its own asset. Airflow saves that event together with the task's success.
+Airflow may put several events into one run of the second DAG, and starts no runs while the DAG is paused. Therefore the
+second DAG itself stores which events it has handled: its task emits an event of its own asset with this position, and
+Airflow saves that event together with the task's success.
 
 When you switch the first DAG on, Airflow also starts its most recent scheduled run. That run only stores the position
 from which calls are read. The service needs a webhook of the type ``currencyStatus.updated``. The connection's user

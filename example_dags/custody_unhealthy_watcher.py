@@ -5,7 +5,8 @@ An asset watcher polls the service as long as the DAG is switched on. It starts 
 from healthy to unhealthy, not one for each poll. A service that does not respond counts as unhealthy.
 
 The run prints the reason, and waits until the service is healthy again. After ten minutes, the run fails and calls
-``notify`` once. It does the same at once if the service cannot be checked, for instance because of a wrong token.
+``notify`` once. If the service cannot be checked, for instance because of a wrong token, it does not wait: it fails and
+calls ``notify`` at once.
 
 What to change: the checks to watch (give the trigger and the sensor the same filters), the time-out, and ``notify``:
 use your provider's notifier instead, such as ``on_failure_callback=SlackWebhookNotifier(text="...")``.

@@ -106,7 +106,7 @@ with DAG(
 
         approved_hash = approve_in_advance(plan.output["plan_hash"])
 
-    # The file and the settings of the plan come with its output. Each task waits for the tasks whose outputs it has.
+    # The plan's output contains its file and settings. Each task waits for the tasks whose outputs it uses.
     apply = CustodyApplyWhitelistPlanOperator(task_id="apply", plan=plan.output, plan_hash=approved_hash)
 
     signatures = [
@@ -117,7 +117,7 @@ with DAG(
             request_ids=apply.output["request_ids"],
             # Sign only if each request has exactly this content.
             expected=apply.output["requests"],
-            # A plan may consist of deletions only.
+            # Skip this task if the plan consists of deletions only.
             skip_if_empty=True,
         )
         for name in ("first", "second")
@@ -143,7 +143,7 @@ with DAG(
         path=FILE,
         # Fail if rows differ, or the service has requests that are not in the file.
         fail_on_changes=True,
-        # Fail if an earlier run's requests are still pending. Then clear that run's failed tasks.
+        # Also fail if requests of an earlier run are still pending. In that case, clear the failed tasks of that run.
         fail_on_pending=True,
         # Run even if the tasks before it were skipped because there was nothing to do.
         trigger_rule="none_failed",

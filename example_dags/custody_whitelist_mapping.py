@@ -8,7 +8,7 @@ signed.
 
 There is no schedule, because the addresses are samples from public specifications. For your own addresses, set a
 schedule, such as ``"0 2 * * *"``. The example ``custody_whitelist_from_rows`` plans the whole list first, and also
-finds addresses that are no longer in it.
+finds addresses that are no longer in the list.
 
 What to change: read the addresses from your own source in ``addresses``. Their text is sent unchanged. Do not map
 another package's operators over such rows with ``expand_kwargs``: Airflow would render them as templates.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from support.airflow.statsd_server import StatsdServer
     from support.airflow.task_log import TaskLog
 
-# Before the first import of Airflow: it reads its settings once.
+# Set these before the first import of Airflow, because Airflow reads its settings only once.
 for _name in [name for name in os.environ if name.startswith("AIRFLOW")]:
     del os.environ[_name]
 _HOME = tempfile.TemporaryDirectory(prefix="airflow-custody-tests-")
@@ -38,7 +38,7 @@ from airflow_custody.sandbox import Sandbox  # noqa: E402
 
 pytest_plugins = ["airflow_custody.sandbox.pytest_plugin"]
 
-# No test fails because a machine is slow.
+# Use a long time limit, so that no test fails because a machine is slow.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
 
@@ -104,7 +104,7 @@ def process_state() -> Iterator[None]:
 
 @pytest.fixture
 def waits() -> Iterator[SkippingTime]:
-    """Let what the package waits for take no time, and return the clock that says how long it would have taken."""
+    """Skip the package's waits, and return the clock that shows how long they would have taken."""
     with skipping_waits() as skipping:
         yield skipping
 

@@ -1,4 +1,4 @@
-"""Which part may import which, what importing costs, what is declared, and what is written twice and must agree."""
+"""Imports between the parts of the package, the cost of imports, declared dependencies, and copies that must agree."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def nodes_of(path: Path) -> list[ast.AST]:
 
 
 def imports_of(path: Path, *, names: bool = False) -> Iterator[str]:
-    """Yield the modules that a file imports, inside functions too; if asked, what it imports from them as well."""
+    """Yield the modules that a file imports, inside functions too; optionally also the names imported from them."""
     for node in nodes_of(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -93,7 +93,7 @@ def test_arrows_point_down_only() -> None:
 
 
 def test_no_two_files_import_each_other() -> None:
-    """Not even inside a function, or for a type."""
+    """This includes imports inside a function, and imports for a type."""
     paths = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in SOURCES.values()}
     paths = {name.removesuffix(".__init__"): path for name, path in paths.items()}
     graph = {name: set(imports_of(path, names=True)) & paths.keys() - {name} for name, path in paths.items()}
@@ -108,7 +108,7 @@ _FLOORS = ("task_groups", "operators", "sensors", "triggers", "hooks")
 PUBLIC = [each.__name__ for each in modules_of(*_FLOORS) if "._" not in each.__name__]
 PUBLIC += [f"airflow_custody.{path.stem}" for path in PACKAGE.glob("*.py") if not path.stem.startswith("_")]
 PUBLIC += ["airflow_custody.client.errors"]
-#: What Airflow itself loads is not ours to count.
+#: Modules that Airflow itself loads do not count.
 OF_AIRFLOW = """
 import airflow.providers.common.compat.sdk as sdk, airflow.triggers.base
 sdk.BaseHook, sdk.BaseOperator, sdk.BaseSensorOperator, sdk.Asset, sdk.conf
@@ -117,7 +117,7 @@ with suppress(ImportError): from airflow.sdk import RetryPolicy
 with suppress(ImportError): from airflow.providers.standard.operators.hitl import ApprovalOperator
 """
 HEAVY = {"requests", "urllib3", "pydantic", "cryptography", "fastapi", "uvicorn", "base58", "Crypto", "pkcs11"}
-# Airflow may have loaded such a library itself: then only its import by a module of ours tells.
+# If Airflow has already loaded such a library, only an import statement in one of our modules shows that we need it.
 _MEASURED = """
 import builtins, importlib, sys
 {before}
@@ -137,7 +137,7 @@ print("loaded", *sorted(loaded | set(sys.modules) - before))
     ("before", "modules", "heavy"),
     [
         (OF_AIRFLOW, PUBLIC, HEAVY),
-        # Airflow imports it at each start.
+        # Airflow imports this module whenever it starts.
         ("", ["airflow_custody.cli.main"], HEAVY | {"airflow", "yaml"}),
     ],
     ids=["a DAG file", "the command line"],
@@ -152,7 +152,7 @@ def test_importing_loads_nothing_heavy(before: str, modules: list[str], heavy: s
 
 # --- what is declared ------------------------------------------------------------------------------------------
 
-#: What else parts of the package may import: what their extra brings, and what is Airflow's own.
+#: Further libraries that parts of the package may import: those of an extra, and those that belong to Airflow.
 EXTRAS = {
     "client/signers/hsm.py": "pkcs11",
     "sandbox/": "sandbox",
@@ -168,7 +168,7 @@ NOT_DECLARED = {
     "sandbox/pytest_plugin.py": {"pytest"},
     # Airflow 3 requires this provider. Where it is missing, importing the module says so.
     "operators/_base_approval.py": {"airflow.providers.standard.operators.hitl"},
-    # Each version of pydantic requires one version of it, and documents its functions.
+    # Each version of pydantic requires one version of this library, and documents its functions.
     "": {"pydantic_core", "airflow_custody", *sys.stdlib_module_names},
 }
 #: Namespaces that several distributions share.
@@ -201,11 +201,11 @@ def test_every_import_is_declared() -> None:
     assert wrong == []
 
 
-# --- how it is written -----------------------------------------------------------------------------------------
+# --- style of the code -----------------------------------------------------------------------------------------
 
 
 def test_no_error_is_made_where_another_is_handled_that_may_hold_a_secret() -> None:
-    # The one that is handled becomes the context of the new one, also with "from None".
+    # A handled exception becomes the context of the new exception, even with "from None".
     wrong = [
         f"{name}, line {statement.lineno}"
         for name, path in SOURCES.items()
@@ -235,17 +235,17 @@ def test_a_write_says_what_it_is_confirmed_by() -> None:
 
 @pytest.mark.parametrize("operation", operations(), ids=lambda operation: operation.name)
 def test_an_operation_that_carries_a_secret_quotes_nothing(operation: Operation) -> None:
-    # The client's method has the operation's name; where people sign, it is called approving, as at the service.
+    # The client's method has the operation's name, except for signing, which the service calls approving.
     name = operation.name.replace("sign whitelist", "approve whitelist").replace("whitelisting", "whitelist")
     parameters = inspect.signature(getattr(CustodyClient, name.replace(" ", "_"))).parameters
     carries_secret = not parameters.keys().isdisjoint({"password", "secret", "token", "totp"})
     # A webhook's URL may hold a password.
     assert operation.confidential or not (carries_secret or operation.path.startswith("/webhooks"))
-    # A refusal can repeat what the request says, and a listing shows URLs.
+    # A refusal may repeat parts of the request, and a listing contains URLs.
     assert not (operation.quotes_refusals and (carries_secret or operation.method == "GET"))
 
 
-# --- what is written twice -------------------------------------------------------------------------------------
+# --- copies that must agree ------------------------------------------------------------------------------------
 
 
 def test_the_form_offers_every_way_to_authenticate(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,7 +256,7 @@ def test_the_form_offers_every_way_to_authenticate(monkeypatch: pytest.MonkeyPat
     offered = get_provider_info()["connection-types"][0]["conn-fields"]["auth"]["schema"]
     names = [name for name in offered["enum"] if name is not None]
     assert caught.value.text.endswith(f"must be {', '.join(names[:-1])} or {names[-1]}")
-    # An empty choice that does not read "null", and a label for each.
+    # The empty choice must not read "null", and each choice needs a label.
     assert set(offered["values_display"]) == {"null", *names}
 
 
@@ -265,7 +265,7 @@ def test_each_field_of_a_request_is_a_parameter_and_compared_or_left_out_for_a_r
     operator = CustodyCreateWhitelistRequestOperator
     assert names <= inspect.signature(operator.__init__).parameters.keys()
     assert names - {"label"} | {"address_label"} <= {*operator.template_fields}
-    # The one is another name of blockchain; the other is no part of a payload.
+    # The first field is another name of blockchain; the second is not part of a payload.
     compared = {key.field for key in PAYLOAD_KEYS.values() if key.field}
     assert compared == names - {"currency", "visibility_group_id"}
 
@@ -276,7 +276,7 @@ def test_each_criterion_of_health_is_a_parameter_and_a_template() -> None:
         assert criteria <= inspect.signature(task.__init__).parameters.keys()
         assert criteria - {"require_fresh"} <= {*task.template_fields}
     assert criteria <= inspect.signature(CustodyHealthTrigger.__init__).parameters.keys()
-    # A template that renders to None in the triggerer would otherwise make the gate weaker.
+    # Otherwise, a template that renders to None in the triggerer would make the check weaker.
     assert {*TEMPLATED} == {*CustodyHealthSensor.template_fields}
 
 
@@ -292,7 +292,7 @@ def test_each_parameter_of_a_trigger_is_stored_and_given_by_its_sensor(sensor: A
     request = dict.fromkeys({"request_id"} & parameters, "1")
     assert trigger(**request).serialize()[1].keys() == parameters
     made = sensor(task_id="wait", poke_interval=7, **request)
-    # As each task does first when it is executed.
+    # Every task does this first when it is executed.
     made._check_given()
     given = made._trigger(deadline=5.0).serialize()[1]
     assert (given["poke_interval"], given["deadline"]) == (7, 5.0)

@@ -1,4 +1,4 @@
-"""What consumers of asset events rely on: none is skipped, and none blocks the others."""
+"""Promises to consumers of asset events: no event is skipped, and no event blocks the others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FIRST = datetime(2026, 1, 1, tzinfo=timezone.utc)
 
 
 class Accessor:
-    """The events of an inlet, as Airflow 3.1 and later give access to them, the later one of a time at random."""
+    """The events of an inlet, in the form of Airflow 3.1 and later. Events with the same time come in random order."""
 
     def __init__(self, events: list[Any], fetched: list[int]) -> None:
         self._events = events
@@ -84,7 +84,7 @@ def test_each_event_is_handled_once_whatever_its_time_is(
     seen: list[int] = []
     for number, times in enumerate(runs):
         for seconds in times:
-            # Those of a run may come up to a minute after later ones.
+            # An event of another run may appear up to a minute after a later event.
             inlets.add(asset, number * 30 + seconds / 2)
         events = UnhandledEvents(inlets, asset, handled, ti=FakeTaskInstance(), portion=portion)
         new = list(events)
@@ -122,7 +122,7 @@ def test_a_renamed_task_continues_where_its_old_name_ended_only_if_told_to() -> 
     renamed: Any = SimpleNamespace(dag_id="dag", task_id="renamed")
     assert len(list(UnhandledEvents(inlets, asset, handled, ti=renamed))) == 1
     assert list(UnhandledEvents(inlets, asset, handled, ti=renamed, continue_from="dag/task")) == []
-    # Its own record counts more than that of the old name.
+    # The task's own record is preferred to the record under its old name.
     inlets.add(handled, 3, {"until": _FIRST.isoformat(), "recent": []}, "renamed")
     inlets.add(handled, 4, old.place)
     assert len(list(UnhandledEvents(inlets, asset, handled, ti=renamed, continue_from="dag/task"))) == 1

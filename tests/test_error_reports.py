@@ -1,4 +1,4 @@
-"""Error reports, such as Sentry's, have the variables of each function in a traceback: no secret is among them."""
+"""Error reports, such as Sentry's, contain the variables of each function in a traceback, but no secret."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ HSM = {"pkcs11_module": "/m.so", "pkcs11_token": "t", "pkcs11_key": "k"}
 
 
 def reported(value: object, depth: int = 5) -> Iterator[str]:
-    """Yield what a report has of a variable: it goes into containers, and has the ``repr`` of anything else."""
-    # An object may not be complete yet.
+    """Yield the texts of a variable in a report: the ``repr`` of a value, or of each item of a container."""
+    # An object may be incomplete at this time.
     with suppress(AttributeError):
         yield repr(value)
     if depth and isinstance(value, Mapping):
@@ -58,7 +58,7 @@ def report(error: BaseException | None) -> str:
         parts += [str(each), repr(each)]
         traceback = each.__traceback__
         while traceback is not None:
-            # The test itself has the secrets.
+            # Skip the frames of the test, because the test itself knows the secrets.
             if "/tests/" not in traceback.tb_frame.f_code.co_filename:
                 for value in traceback.tb_frame.f_locals.values():
                     parts += reported(value)
@@ -76,7 +76,7 @@ def error_of(call: Callable[[], object]) -> BaseException:
 def check_report(error: BaseException, *secrets: str) -> None:
     text = report(error)
     assert not [each for each in (SECRET, *secrets) if each in text]
-    # The report does go through the package.
+    # Check that the report includes frames of the package.
     assert "self" in {
         name for each in frames_of(error) for name in each.f_locals if "airflow_custody" in each.f_code.co_filename
     }
@@ -210,7 +210,7 @@ def test_an_hsm_that_fails(define: Define, monkeypatch: pytest.MonkeyPatch, trou
 
 
 class _TaskTimeout(BaseException):
-    """As Airflow raises one in whatever a task is doing."""
+    """An exception like the one that Airflow raises in the middle of a task when it times out."""
 
 
 def test_a_time_out_of_the_task_while_a_request_is_sent(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What a person reads in the log when a task fails."""
+"""The task's log after a failure, as a user reads it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def message_in(log: str, begins: str) -> list[str]:
 def test_the_last_entry_has_the_reason_what_to_do_and_the_code_line_by_line(
     sandbox: Sandbox, task_log: TaskLog, deferrable: bool | None
 ) -> None:
-    """After a deferral, too, which brings the error from another process."""
+    """This is also true after a deferral, in which the error comes from another process."""
     body = {"error": "PermissionDenied", "message": FORGED, "code": 7}
     skip = 0 if deferrable is None else 1
     sandbox.control.add_fault("status", status=403, body=body, times=None, skip=skip)
@@ -50,13 +50,13 @@ def test_the_last_entry_has_the_reason_what_to_do_and_the_code_line_by_line(
             CustodyHealthSensor(task_id="wait", poke_interval=0.1, timeout=600, deferrable=deferrable, retries=0)
     assert run_dag(dag).state == "failed"
     log = task_log.text
-    # Airflow's viewer does not wrap a line.
+    # Airflow's log viewer does not wrap lines.
     reason, advice, code = message_in(log, "CustodyFailException: list health checks failed: ")
     assert re.search(r"\(GET /health, status 403.*\) \(not retried\)$", reason)
     assert "no [custody/not-healthy] 2026-01-01 INFO all is well" in reason
     assert advice == "The user of the Airflow connection 'custody_default' needs the role tpuser."
     assert code == "[custody/role-missing]"
-    # What is said once is found once.
+    # A text that is logged once is found once.
     assert log.count(advice) == log.count("CustodyFailException: list health checks failed")
     assert sandbox.token not in log
 

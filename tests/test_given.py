@@ -1,4 +1,4 @@
-"""Every operator and sensor uses its parameters as they are given, and refuses a value that the run lacks."""
+"""Every operator and sensor uses its parameters unchanged, and refuses a value that is missing in the run."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def render_and_execute(operator: Any, dag: DAG, **params: Any) -> None:
 
 
 def value_of(operator: Any, name: str) -> Any:
-    """Return the value of a parameter's field."""
+    """Return the value of the field that belongs to a parameter."""
     (field,) = [each for each in operator.template_fields if PARAMETER_OF.get(each, each) == name]
     return getattr(operator, field)
 
@@ -74,12 +74,12 @@ def bodies(sandbox: Sandbox) -> list[dict[str, Any]]:
 
 
 def test_the_table_has_every_operator_and_sensor() -> None:
-    # The tasks that ask for an approval are Airflow's, and call no service.
+    # The approval tasks are Airflow's own, and do not call the service.
     found = {each for each in documented_tasks() if not each.__name__.startswith("CustodyApprove")}
     assert {each.task for each in TABLE} == found
 
 
-# --- a value that the run lacks -----------------------------------------------------------------------------------
+# --- a value that is missing in the run ----------------------------------------------------------------------
 
 
 @each_task
@@ -134,14 +134,14 @@ def test_an_omitted_parameter_is_none_in_the_serialized_dag_and_in_the_run(entry
     serialized: Any = getattr(module, "DagSerialization", module.SerializedDAG)
     with new_dag() as dag:
         operator = entry.make()
-    # As for a DAG file.
+    # The error is the same as for a DAG file.
     dag.resolve_template_files()  # type: ignore[no-untyped-call]
     (shown,) = serialized.to_dict(dag)["dag"]["tasks"]
     render(operator, dag)
     operator._check_given()
     for name in entry.optional.keys() - entry.minimal.keys():
         assert value_of(operator, name) is None
-        # Airflow 2 shows it as text.
+        # Airflow 2 displays the value as text.
         assert shown["__var"].get(name) in (None, "None")
 
 
@@ -192,7 +192,7 @@ def test_a_value_of_another_type_is_refused_by_name(sandbox: Sandbox, entry: Ent
     ("name", "template", "value"),
     [
         ("memo", "{{ params.x | string }}", "0x10"),
-        # Named as the author wrote it: the field is called address_label.
+        # The error has the name that the author wrote, although the field is called address_label.
         ("label", "{{ params.x }}", "1_000"),
         ("address", ADDRESS, ""),
         ("customer_id", "{{ params.x }}", "[1]"),
@@ -336,7 +336,7 @@ def test_in_a_subclass_what_it_does_not_hand_on_is_left_out(sandbox: Sandbox) ->
 # --- a None inside other text -------------------------------------------------------------------------------------
 
 INSIDE = "memo: an expression of its template resolved to None inside other text; nothing is sent"
-#: Templates of a memo, and what becomes of them if params.x is None; empty: the task is refused.
+#: Templates of a memo, and the memo if params.x is None; empty: the task refuses it.
 PARTLY = [
     ("INV-{{ params.x }}", ""),
     ("{{ params.x }}-{{ run_id }}", ""),
@@ -404,7 +404,7 @@ def test_in_a_run_a_task_and_a_mapped_task_refuse_it(sandbox: Sandbox, task_log:
     assert sandbox.control.request_log() == []
 
 
-# --- names that are nearly right ----------------------------------------------------------------------------------
+# --- misspelled names ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("name", "near"), [("conn_id", "custody_conn_id"), ("adress", "address")])

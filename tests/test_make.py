@@ -1,4 +1,4 @@
-"""What ``make test`` prints, what it does without a Python for Airflow 2.11, and when ``make matrix`` fails."""
+"""The output of ``make test``, its behaviour without a Python for Airflow 2.11, and the failures of ``make matrix``."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_part_that_fails_is_shown_and_fails_all(tmp_path: Path) -> None:
 
 @pytest.fixture
 def pythons(tmp_path: Path) -> Path:
-    """Return a folder that has no Python yet, and all else that make needs."""
+    """Return a folder that has everything that make needs, except Python."""
     folder = tmp_path / "bin"
     folder.mkdir()
     (folder / "sh").symlink_to(str(shutil.which("sh")))
@@ -55,7 +55,7 @@ def pythons(tmp_path: Path) -> Path:
 
 
 def add_python(folder: Path, name: str, minor: int | None) -> None:
-    """Add a Python; without a minor version, one like pyenv's: it is there, and only says that it is not."""
+    """Add a Python. Without a minor version, it is like pyenv's: it only reports that it is not installed."""
     found = (
         "exit 127" if minor is None else f'exec {sys.executable} -c "import sys; sys.version_info = (3, {minor}); $2"'
     )

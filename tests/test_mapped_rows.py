@@ -1,4 +1,4 @@
-"""Text of a mapped task's row is data: no operator and no sensor renders it, if it comes from an upstream task."""
+"""If a row of a mapped task comes from an upstream task, its text is data, and no operator or sensor renders it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from airflow_custody.sensors.whitelist import CustodyWhitelistRequestSensor
 pytestmark = pytest.mark.usefixtures("connection", "airflow_db")
 
 create = CustodyCreateWhitelistRequestOperator.partial
-# One that no native template takes for a number.
+# An id that no native template converts to a number.
 ADDRESS = "1BpEi6DfDAUFd7GtittLSdBeYJvcoaVggu"
 ROW = {"label": "L", "address": ADDRESS, "blockchain": "BTC"}
 
@@ -55,7 +55,7 @@ def bodies(sandbox: Sandbox) -> list[dict[str, Any]]:
 
 
 def all_tasks() -> list[tuple[type[Any], dict[str, Any], dict[str, Any]]]:
-    """Return each task, with a value for each templated parameter, and the settings that it needs."""
+    """Return each task with a value for each templated parameter, and its required settings."""
     found = [(each.task, each.templated, each.settings) for each in TABLE]
     if AIRFLOW >= (3, 1):
         from airflow_custody.operators.whitelist_approval import CustodyApproveWhitelistRequestOperator
@@ -67,14 +67,14 @@ def all_tasks() -> list[tuple[type[Any], dict[str, Any], dict[str, Any]]]:
 
 
 def with_templates(value: Any, template: str) -> Any:
-    """Return a value like this one, with a template in place of each part of it."""
+    """Return a copy of a value in which each part is replaced by a template."""
     if isinstance(value, dict):
         return {key: with_templates(each, template) for key, each in value.items()}
     return [with_templates(each, template) for each in value] if isinstance(value, list) else template
 
 
 def map_all(source: Callable[[list[Any]], Any]) -> set[str]:
-    """Map each task over a row, and return what the templates would call."""
+    """Map each task over a row, and return the names that templates in the row have called."""
     called = set()
     for operator, templated, settings in all_tasks():
         names = {name: f"{operator.__name__}.{name}" for name in templated}
@@ -131,7 +131,7 @@ def group(label: Any, memo: Any) -> None:
     )
 
 
-#: How a row reaches a task.
+#: The ways in which a row may reach a task.
 SOURCES: dict[str, Callable[[], Any]] = {
     "output": lambda: returned([HOSTILE]),
     "zip": lambda: returned([HOSTILE]).zip(returned(["x"])).map(lambda pair: pair[0]),
@@ -189,7 +189,7 @@ def test_an_authors_row_between_others_is_rendered(sandbox: Sandbox) -> None:
 
 @pytest.fixture
 def pending(sandbox: Sandbox) -> str:
-    """Return the id of a request that nobody signs."""
+    """Return the id of a request that stays pending."""
     request = WhitelistRequest(label="L", address=ADDRESS, blockchain="BTC")
     with CustodyClient(sandbox.url, sandbox.token) as client:
         return client.create_whitelist_request(request)

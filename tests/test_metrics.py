@@ -1,4 +1,4 @@
-"""What is measured, and where it goes: received by a StatsD server over a real socket, or by another backend."""
+"""What is measured, and where it is sent: to a StatsD server over a real socket, or to another backend."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def create(**kwargs: Any) -> Any:
 
 
 def emit_all(*values: str) -> None:
-    """Send each metric once; its tags have these values, and then their own names."""
+    """Send each metric once. Its first tags have these values, and its other tags have their own names as values."""
     for each in metrics.METRICS:
         metrics._emit(each, 1, *(values + each.tags[len(values) :])[: len(each.tags)])
 
@@ -58,7 +58,7 @@ def tag(name: str, lines: list[str]) -> list[str]:
     return [found[1] for each in lines if (found := re.search(rf",{name}=([^,:]+)", each))]
 
 
-# --- where it goes ---------------------------------------------------------------------------------------------
+# --- backends ---------------------------------------------------------------------------------------------
 
 
 def test_two_triggers_share_a_poll(sandbox: Sandbox, statsd: StatsdServer) -> None:
@@ -128,7 +128,7 @@ def test_metrics_have_no_secret_address_label_or_url(sandbox: Sandbox, tagged: S
         assert each not in text
 
 
-# --- what fails no task ----------------------------------------------------------------------------------------
+# --- failures that do not fail a task ------------------------------------------------------------------------
 
 
 class Broken:
@@ -201,7 +201,7 @@ def test_a_request_that_was_not_sent_is_not_counted(tagged: StatsdServer) -> Non
 @pytest.mark.parametrize(
     ("break_it", "arguments", "line"),
     [
-        # The whole listing counts, whatever the task is about.
+        # The metric covers the whole listing, whatever checks the task selects.
         (lambda control: control.update_health(group="hsm", status="failure"), DATABASE, "custody_default.1:0|g"),
         (lambda control: control.add_fault("drop"), {}, "custody_default.all:0|g"),
         (lambda control: None, {"custody_conn_id": "not_there"}, "not_there.all:0|g"),
@@ -241,7 +241,7 @@ def test_creates_are_counted_by_outcome(
     prefix = "custody.creates,conn_id=custody_default,kind=whitelisting_request,outcome="
     assert creates == [f"{prefix}{each}:1|c" for each in outcomes]
     if not faults:
-        # One that is used in place of another one is none.
+        # A request that is reused is not a create.
         create()
         assert tagged.received("custody.creates") == []
 
@@ -257,7 +257,7 @@ def test_the_age_of_the_oldest_is_sent_only_if_it_is_known(statsd: StatsdServer)
     assert 3600 <= float(line.partition(":")[2].removesuffix("|g")) < 7200
     metrics.pending_listed("c", partial(iter, [None, *moments]))
     assert statsd.received() == []
-    # None is pending; and a clock that is ahead.
+    # No request is pending; and a creation time that is ahead of the clock.
     for none_old in ([], moments[2:]):
         metrics.pending_listed("c", partial(iter, none_old))
         assert statsd.received() == ["custody.whitelist.oldest_pending_age_seconds.c:0|g"]

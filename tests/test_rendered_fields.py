@@ -1,4 +1,4 @@
-"""What Airflow's UI shows as the rendered value of each templated field."""
+"""The rendered value of each templated field in Airflow's UI."""
 
 from __future__ import annotations
 

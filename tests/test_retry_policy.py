@@ -33,7 +33,7 @@ LATER: dict[str, Any] = {"retries": 3, "retry_delay": timedelta(seconds=0)}
     [
         CustodyConfigurationError("no host", setting="base_url"),
         CustodyOutcomeUnknownError("may exist", retry_after=5, status=503),
-        # As it comes from a triggerer.
+        # The error in the form that comes from a triggerer.
         CustodyError.from_json(CustodyVerificationError("nobody has signed it").to_json()),
         CustodyRequestError("x" * 5000),
     ],
@@ -44,7 +44,7 @@ def test_errors_that_are_not_retryable_fail_at_once_with_a_reason(error: Custody
     assert decision.action.value == "fail"
     assert decision.reason is not None
     assert error.reason[:400] in decision.reason
-    # What Airflow stores.
+    # The form in which Airflow stores it.
     assert len(decision.reason) <= 500
 
 
@@ -117,7 +117,7 @@ def test_a_retry_policy_of_the_user_sends_nothing_again(sandbox: Sandbox) -> Non
             return RetryDecision.retry(timedelta(seconds=0))
 
     stubborn: dict[str, Any] = {"retries": 3, "retry_policy": Stubborn()}
-    # A create that is lost and cannot be looked up.
+    # The response to a create is lost, and the service does not offer the search.
     sandbox.control.add_fault("drop", method="POST")
     sandbox.control.add_fault("status", method="GET", path="/whitelists/addresses", skip=1, times=None, status=404)
     with new_dag() as dag:

@@ -1,4 +1,4 @@
-"""Signers of connections: an unusable connection says what is wrong, and keys are masked, however they are written."""
+"""Signers of connections: errors describe what is wrong with a connection, and keys are masked in every spelling."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_an_unusable_connection_says_what_is_wrong(
 
 @pytest.fixture
 def returned(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Return what has a secrets backend return the signer's connection."""
+    """Return a function that has a secrets backend return the signer's connection."""
 
     def define(**fields: Any) -> None:
         connection = Connection(conn_id="signer", conn_type="generic", **fields)
@@ -80,7 +80,7 @@ def test_line_breaks_after_a_password_are_not_part_of_it(returned: Callable[...,
 
 @pytest.mark.skipif(AIRFLOW < (3, 0), reason="Airflow 2 does not accept such a connection")
 def test_a_password_that_is_a_number_is_refused(returned: Callable[..., None]) -> None:
-    # It may have lost leading zeros, and a wrong PIN locks an HSM.
+    # The PIN may have lost leading zeros, and a wrong PIN locks an HSM.
     for signer, extra in ((ConnectionSigner, {"private_key": encrypted()}), (Pkcs11ConnectionSigner, HSM)):
         returned(password=12345678, extra=extra)
         with pytest.raises(
@@ -102,7 +102,7 @@ def test_masking_a_text_that_is_no_key_takes_little_time(monkeypatch: pytest.Mon
     monkeypatch.setattr("airflow_custody.signers.mask", lambda secret: None)
     started = time.process_time()
     _mask_key(SecretStr(text * (_MAX_KEY // len(text))))
-    # Of this process alone. What was quadratic took more than ten.
+    # Processor time of this process only. An earlier, quadratic version took more than ten seconds.
     assert time.process_time() - started < 1
 
 
@@ -133,14 +133,14 @@ def lines_of(pem: str) -> list[str]:
     return [line for line in pem.splitlines() if line and "-----" not in line and ":" not in line]
 
 
-#: How a key may be written so that it can be loaded.
+#: Spellings of a key that can be loaded.
 LOADED: dict[str, Callable[[str], str]] = {
     "as it is": str,
     "CRLF": lambda pem: pem.replace("\n", "\r\n"),
     "line ends of two characters": lambda pem: pem.replace("\n", "\\n"),
     "CRLF of four characters": lambda pem: pem.replace("\n", "\\r\\n"),
 }
-#: How it may be written so that it cannot.
+#: Spellings of a key that cannot be loaded.
 BROKEN: dict[str, Callable[[str], str]] = {
     "a broken marker": lambda pem: pem.replace("\n", " ").replace("-----END", "----END"),
     "half a marker": lambda pem: pem.replace("KEY-----\n", "KEY\n", 1),
@@ -151,7 +151,7 @@ KINDS = pytest.mark.parametrize("make", [plain, encrypted, with_headers], ids=la
 
 
 def check_masked(pem: str) -> None:
-    """Check that no eight characters in a row of a key are shown, however its lines are joined."""
+    """Check that the output contains no eight successive characters of a key, however its lines are joined."""
     lines = lines_of(pem)
     for secret in [*lines, "".join(lines), " ".join(lines), "\\n".join(lines)]:
         shown = redacted(f"it is {secret}!")
@@ -167,7 +167,7 @@ def test_a_key_that_can_be_loaded_is_masked(
     define(monkeypatch, {"private_key": LOADED[form](pem)}, None if make is plain else PASSWORD)
     assert len(ConnectionSigner("signer").sign(b"message")) == 64
     check_masked(pem)
-    # What every key has is no secret.
+    # The parts that all keys have in common are not secret.
     assert redacted(WORDS) == words
 
 

@@ -23,7 +23,7 @@ from airflow_custody.sandbox import Sandbox
 
 DOCS = Path(__file__).parent.parent / "docs"
 SNIPPETS = DOCS / "snippets"
-# What Airflow's database has of its commands, and of connections.
+# The tables of Airflow's database for commands and for connections.
 READ_DATABASE = """
 from airflow.models import Connection, Log
 from airflow.utils.session import create_session
@@ -97,7 +97,7 @@ def test_the_commands_for_a_connection_leave_no_key_in_the_log_table(sandbox: Sa
     guide = (DOCS / "how-to" / "approve-and-sign.md").read_text()
     blocks = re.findall(r"```bash\n(.*?)```", guide, re.DOTALL)
     (commands,) = (each for each in blocks if "airflow connections import" in each)
-    # Without the last one, to see the mode of the file.
+    # Leave out the last command, so that the test can check the mode of the file.
     *imported, removed = commands.strip().splitlines()
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     file = tmp_path / "second-key.json"

@@ -1,19 +1,18 @@
 """
 One try of a task that applies an approved plan.
 
-The first try plans, takes the same part of the plan as the plan task, and continues only if the hash is the approved
-one. It records the plan: the keys of the
-rows to create, and the deletions. All tries execute that record, each against a new snapshot of the service. What a
-later try does depends on where the earlier try ended:
+The first try plans, takes the same part of the plan as the plan task, and continues only if its hash is the approved
+hash. It records the plan: the keys of the rows to create, and the deletions. All tries execute that record, and each of
+them reads a new snapshot of the service. What a later try does depends on where the earlier try ended:
 
-- Before the plan was recorded: nothing is sent. The later try acts as a first try.
+- Before the plan was recorded: the earlier try has sent nothing. The later try acts as a first try.
 - After the plan was recorded and before the first batch, or between two batches: the later try sends the remaining
   rows. A row is not sent if there is a request that may have the same destination, except for the requests that the
   row replaces. If another user has requested the destination meanwhile, the row is ``found`` if the content is the
   same, and ``refused`` otherwise.
-- Inside a batch: the rows of the batch are recorded as ``sent``. The later try searches the service for them, and sends
-  a row again only if it provably had no effect. If the outcome stays unknown, a user must decide.
-- Between two deletions: only a plan that creates nothing deletes here (for other plans see
+- Inside a batch: the rows of the batch are recorded as ``sent``. The later try searches the service for their requests,
+  and sends a row again only if sending it provably had no effect. If the outcome stays unknown, a user must decide.
+- Between two deletions: this task executes deletions only if the plan creates nothing (for other plans see
   :mod:`~airflow_custody.idempotency.deletions`). The later try executes all deletions again. A missing request
   counts as deleted. A request is not deleted if it, or a request kept for the same row, has changed since the plan was
   recorded.
@@ -26,12 +25,12 @@ Other cases:
 - The file has changed since the first try: the later try sends nothing. A different order of the rows is not a change.
 - The service, the tenant or the record has changed: the later try sends nothing.
 - A new plan was approved for the same task instance, because the whole run was cleared: if the outcome of a row of the
-  old plan is unknown, the later try sends nothing. Otherwise it waits until the service must list everything that the
-  old plan has created, and acts as a first try of the new plan. Requests that the old plan has created are signed, too,
-  as long as they are pending, and their rows are in the file.
-- There is no store (Airflow before 3.3), or the store deletes the record (``clear_on_success``): each try is a first
-  try. The try waits until the service must list everything that an earlier try has sent, and then plans. If anything
-  was sent, the hash differs, and the task stops.
+  old plan is unknown, the later try sends nothing. Otherwise it waits until the service must list everything that was
+  created under the old plan, and acts as a first try of the new plan. Requests that were created under the old plan are
+  signed, too, if they are pending, and their rows are still in the file.
+- There is no store (Airflow before 3.3), or the store deletes the record (``clear_on_success``): each try acts as a
+  first try. It waits until the service must list everything that an earlier try has sent, and then plans. If an earlier
+  try has sent anything, the hash differs, and the task stops.
 """
 
 from __future__ import annotations
@@ -80,15 +79,17 @@ if TYPE_CHECKING:
 
 _PLAN_AGAIN = (
     "If the file or the service has changed, start a new run, which plans again and waits for a new approval.",
-    "If not, plan_hash is not the hash of this plan, or the connection's status words or accepted fields have changed.",
+    "If neither has, plan_hash is not the hash of this plan, or the connection's status words or accepted fields have "
+    "changed.",
 )
 _RESTORE = (
     "Restore the file that was approved, and clear this task, which then applies the rest.",
-    "Or start a new run, which plans again and waits for a new approval. It does not sign what this run has created.",
+    "Or start a new run, which plans again and waits for a new approval. The new run does not sign the requests that "
+    "this run has created.",
 )
 _OTHER_PLAN = (
-    "Start a new run, whose plan contains the requests that the service lists by then. It does not sign what this run "
-    "has created: sign that at the service."
+    "Start a new run, whose plan contains the requests that the service lists by then. The new run does not sign the "
+    "requests that this run has created: sign them at the service."
 )
 _NOT_REPLACED = (
     "{why}; the new request would have replaced {ids}, so nothing is deleted. If the service rejects a second request "
@@ -98,9 +99,7 @@ _NOT_REPLACED = (
 
 class PlanChangedError(CustodyConflictError):
     """
-    Raised if the plan is not the approved one.
-
-    This try sent nothing.
+    Raised, before the try sends anything, if the plan is not the approved plan.
 
     :param message: the message.
     :param outcome: the creates and deletions of earlier tries of the task. Default: none.
@@ -126,14 +125,14 @@ def _plan_changed(
     advice: Sequence[str] = _PLAN_AGAIN,
 ) -> PlanChangedError:
     """
-    Return the error that the plan is not the approved one.
+    Return the error that reports that the plan is not the approved plan.
 
     :param outcome: the creates and deletions of earlier tries of the task.
     :param plan: the current plan; None if this try did not plan.
     :param why: what has changed, if this try did not plan. Default empty.
     :param parts: the parts of the approved plan, to describe the difference. Default: unknown.
-    :param is_forgotten: whether earlier tries may have sent something that is not recorded. Default False.
-    :param advice: lines of advice. Default: to plan again, or to compare the arguments.
+    :param is_forgotten: whether earlier tries may have sent requests that are not recorded. Default False.
+    :param advice: lines of advice. Default: plan again, or compare the arguments.
     """
     numbers = {
         "created {}": len(outcome.created),
@@ -169,7 +168,8 @@ class ApplyPlan:
     :param settings: the settings of the plan.
     :param file: the file.
     :param plan_hash: the hash of the approved plan.
-    :param at_most: the number of operations of the approved part. Default None: it has all operations of the plan.
+    :param at_most: the number of operations in the approved part of the plan. Default None: the plan was approved as a
+        whole.
     :param parts: the parts of the approved plan, only to describe how another plan differs; empty if they are unknown.
     :param comment: why requests are deleted, for the service's history.
     :param max_parallel: maximum number of requests at once.
@@ -207,12 +207,12 @@ class ApplyPlan:
         """
         Execute the rest of the plan.
 
-        :return: the outcome of the rows to create, and of the deletions; and the deletions that must wait until the
-            created requests are in effect, None if there are none.
-        :raises PlanChangedError: if the plan is not the approved one.
+        :return: the outcome of the creates and deletions; and the deletions that must wait until the created requests
+            are in effect (None if there are no such deletions).
+        :raises PlanChangedError: if the plan is not the approved plan.
         :raises CustodyError: if the service cannot be read, or the outcome of an earlier try is unknown.
         """
-        # Whether there is no record, although an earlier try may have sent something.
+        # True if an earlier try may have sent something, but there is no record of it.
         is_forgotten = self._store.read()
         record = self._store.read_plan(self.plan_hash)
         self._check_earlier_sends(is_forgotten=is_forgotten)
@@ -229,7 +229,7 @@ class ApplyPlan:
             self.requests,
             before=snapshot,
             replaced={key: ids for key, ids in record.creations.items() if ids},
-            # Only the ids that the approved hash covers.
+            # Ignore only the ids that the approved hash covers.
             ignored=[each for each in self.settings.ignore if ignored_text(each) in record.observed],
             own_ids=self._store.ids,
         )
@@ -253,14 +253,15 @@ class ApplyPlan:
     def _create(
         self, record: PlanRecord, creation: WhitelistCreation, snapshot: Snapshot, searched_at: float
     ) -> Outcome:
-        """Create the requests of the record that do not exist yet."""
+        """Create those requests of the recorded plan that do not exist yet."""
         self._check_recorded_ids(creation, snapshot)
         search = Search(self._store, creation, self.log, self.lookup_wait, self.report)
         undecided: dict[str, str] = {}
         if own := [key for key in self._store.open_rows(self.plan_hash) if key in self.requests]:
-            # Do not count rows without a result as unknown yet, because the creation searches thoroughly later.
+            # If the search finds nothing for a row, do not count its outcome as unknown yet, because the creation will
+            # search thoroughly.
             search.judge(creation.found_in(snapshot, own, thorough=False))
-            # A user has to decide only about rows that the snapshot does not settle.
+            # Read the user's decisions only for rows whose outcome the snapshot does not show.
             left = [key for key in own if self._store.rows[key][1].state == "sent"]
             undecided = {key: problem for key in left if (problem := search.follow_override(key))}
         keys = [key for key in self.requests if key in record.creations]
@@ -285,7 +286,7 @@ class ApplyPlan:
         """
         Plan, and record the plan.
 
-        :raises PlanChangedError: if the plan is not the approved one.
+        :raises PlanChangedError: if the plan is not the approved plan.
         """
         whole = make_plan(self.file.rows, snapshot, self.settings, service=service, name=self.file.name)
         plan = whole.first(self.at_most)
@@ -311,11 +312,11 @@ class ApplyPlan:
 
     def _check_record(self, record: PlanRecord, snapshot: Snapshot, service: str) -> None:
         """
-        Check that record and file together are the approved plan.
+        Check that the recorded operations, with the rows of the file, have the approved hash.
 
         This is necessary because Airflow users can edit the record.
 
-        :raises PlanChangedError: if record and file are not the approved plan.
+        :raises PlanChangedError: if the hash differs.
         """
         known = record.creations.keys() & self.requests.keys()
         number = len(record.creations) - len(known)
@@ -333,7 +334,7 @@ class ApplyPlan:
         self.log.info("Continuing the approved plan, which an earlier try has begun.")
 
     def _done(self, snapshot: Snapshot) -> Outcome:
-        """Return what earlier tries did, also for rows that are no longer in the file."""
+        """Return the outcome of earlier tries, including rows that are no longer in the file."""
         outcome = Outcome()
         for key, (batch, row) in self._store.rows.items():
             is_gone = is_deletion_key(key) and deleted_id(key) not in snapshot.requests
@@ -342,10 +343,11 @@ class ApplyPlan:
             if row.state == "created":
                 outcome.created[key] = row.detail
             elif is_gone and (row.state == "deleted" or (row.state == "sent" and not snapshot.hidden)):
-                # A request that is not listed may be hidden. Then only the service's confirmation counts.
+                # If the service hides requests, a missing request may still exist. In that case, count it as deleted
+                # only if the service has confirmed the deletion.
                 outcome.deleted[key] = row.detail
             elif row.state == "sent":
-                outcome.unknown[key] = "this try has not searched for it"
+                outcome.unknown[key] = "an earlier try sent it, and this try stopped before it could search for it"
         return outcome
 
     # --- what earlier tries did ----------------------------------------------------------------------------
@@ -359,11 +361,11 @@ class ApplyPlan:
         :raises CustodyOutcomeUnknownError: if the outcome of a row of another plan is unknown.
         """
         others = [(key, row) for key, (batch, row) in self._store.rows.items() if batch.plan != self.plan_hash]
-        # A deletion may be sent twice.
+        # Ignore deletions whose outcome is unknown, because a deletion may be sent twice.
         unknown = sum(row.state == "sent" and not is_deletion_key(key) for key, row in others)
         if unknown:
             self.report("unknown", unknown)
-            rows = f"the outcome of {count(unknown, 'row')} of it is unknown"
+            rows = f"the outcome of {count(unknown, 'row')} of that plan is unknown"
             raise CustodyOutcomeUnknownError(
                 f"this task has begun to apply another plan, and {rows}; this try sent nothing",
                 code="outcome-unknown",
@@ -375,7 +377,7 @@ class ApplyPlan:
             self.log.warning(
                 "Waiting %.0f s until the service lists requests that earlier tries may have sent %s.", seconds, what
             )
-            # Wait only once the service responds: one that hangs may process requests after it responds again.
+            # Begin to wait only when the service responds: a service that hangs may process requests after it recovers.
             self.client.count_whitelist_requests()
             time.sleep(seconds)
 
@@ -383,7 +385,7 @@ class ApplyPlan:
         """
         Return the ids of the pending requests that this task has created under other plans, by the row's key.
 
-        If their rows are still in the file, they must be signed, too.
+        Only requests whose rows are still in the file are returned, because these must be signed, too.
 
         :raises CustodyOutcomeUnknownError: if the service may hide such a request, so that it would be created again.
         """
@@ -397,7 +399,7 @@ class ApplyPlan:
                     f"this task has created request {sanitize(row.detail, 40)} for {creation.which(key)} under an "
                     f"earlier plan, and {describe_hidden(snapshot.hidden)}; this try sent nothing",
                     code="outcome-unknown",
-                    advice="Look for the request at the service. If it is gone, start a new run.",
+                    advice="Look for the request at the service. If it no longer exists, start a new run.",
                 )
             if request is not None and request.state == "pending" and not creation.compare(key, request).mismatch:
                 earlier[key] = row.detail
@@ -421,7 +423,7 @@ class ApplyPlan:
             if request is None and row.state == "created":
                 continue
             if request is not None and request.state == "unverified" and row.state == "found":
-                # Ignore another user's request that no longer verifies: it has no meaning for this row.
+                # Forget a request of another user that no longer verifies, because it says nothing about this row.
                 self._store.record([(key, row.become("void"))])
                 continue
             why = "the service does not list it"
@@ -433,7 +435,8 @@ class ApplyPlan:
                     f"the task's record names request {sanitize(row.detail, 40)} for {creation.which(key)}, but {why}; "
                     "this try sent nothing",
                     code="outcome-unknown",
-                    advice="Find out how the task's state or the request was changed. Then start a new run.",
+                    advice="Find out how the record in Airflow's task state, or the request, was changed. Then start a "
+                    "new run.",
                 )
 
     # --- what was created ----------------------------------------------------------------------------------
@@ -442,8 +445,9 @@ class ApplyPlan:
         """
         Check that the service lists the created requests, each with the content of its row.
 
-        If one is missing or differs, the outcome of its row is unknown. The row stays recorded as created, so that it
-        is not sent again. The review before signing decides about differences that the service may cause.
+        If a request is missing or contradicts its row, the outcome of the row is unknown. The row stays recorded as
+        created, so that it is not sent again. Differences that the service may have caused only lead to a warning,
+        because the review before signing decides about them.
         """
         listed, failure = self._fetch([*outcome.created.values()])
         outcome.stopped = outcome.stopped or failure
@@ -480,7 +484,8 @@ class ApplyPlan:
         """
         Wait until the service lists the created requests, because the next plan must find them.
 
-        :return: the listed requests by id, and the error that prevented reading the others; None if there was none.
+        :return: the listed requests by id, and the error that prevented reading the rest of them; None if there was no
+            error.
         """
         listed: dict[str, Request] = {}
         missing = [*ids]
@@ -501,11 +506,7 @@ class ApplyPlan:
         return listed, failure
 
     def _left_to_complete(self, record: PlanRecord, outcome: Outcome) -> AppliedPlan | None:
-        """
-        Return the deletions that must wait; None if there are none.
-
-        They wait until the created requests are in effect.
-        """
+        """Return the deletions that must wait until the created requests are in effect; None if there are none."""
         waiting = [*(each.id for each in record.deletions), *record.replaced]
         if not waiting:
             return None
@@ -514,7 +515,7 @@ class ApplyPlan:
             "of this plan are in effect.",
             name_some(waiting, 60),
         )
-        # A plan with a creation that has no id is never completed.
+        # Include all creations, because a plan is never completed if one of them has no id.
         ids = {**outcome.created, **outcome.found}
         requests = {key: self.requests[key].model_dump(exclude_none=True) for key in record.creations}
         return AppliedPlan(
@@ -523,5 +524,5 @@ class ApplyPlan:
 
 
 def row_key(request: WhitelistRequest) -> str:
-    """Return the key of a row in the record: the same for the same request."""
+    """Return the key of a row in the record. Rows with the same content have the same key."""
     return digest(create_operation(request))[:20]

@@ -62,9 +62,9 @@ class WhitelistEventTask(CustodyOperator):
 
     def _emit(self, context: Context, event: str, facts: Mapping[str, Any], counts: Mapping[str, int]) -> None:
         """
-        Emit an event of the connection's whitelist.
+        Emit an event on the asset of the connection's whitelist.
 
-        Airflow stores it together with the task's success.
+        Airflow stores the event together with the task's success, so a task that fails emits nothing.
         """
         if WHITELIST_EVENTS:
             extra = {"event": event, **facts, **counts}
@@ -92,7 +92,7 @@ def delete_if_exists(what: str, delete: Callable[[], None], log: Any) -> bool:
     """
     Delete an object, or do nothing if it does not exist.
 
-    A missing object is a success, because a retry after a lost response must succeed.
+    If the object is missing, this succeeds, because a retry after a lost response must succeed.
 
     :param what: the object's name, for the log.
     :param delete: deletes the object; raises :class:`CustodyNotFoundError` only if the service itself reports that the

@@ -29,11 +29,11 @@ _ASKED = "asked"
 
 class Question(NamedTuple):
     """
-    What an approver is asked.
+    The question to an approver.
 
-    :param subject: the headline, unless the task has its own.
+    :param subject: the headline; not used if the user has set the task's own ``subject``.
     :param body: the details, in Markdown.
-    :param approved: the XComs of the task if this is approved, by key.
+    :param approved: the XComs, by key, that the task pushes if the answer is to approve.
     """
 
     subject: str
@@ -45,16 +45,19 @@ class ApprovalTask(RendersNoData, ApprovalOperator):
     """
     The base of the operators that request an approval.
 
-    An approval is bound to what the approver saw. What an upstream task returns later is not approved.
+    An approval applies only to the content that the approver saw. If an upstream task runs again and returns other
+    content, that content is not approved.
 
-    :param defaults: the response if none is given in time: ``"Approve"`` or ``"Reject"``. Default ``"Reject"``.
+    :param defaults: the response that counts if no user responds in time: ``"Approve"`` or ``"Reject"``. Default
+        ``"Reject"``.
     :param ignore_downstream_trigger_rules: whether a rejection skips all downstream tasks, regardless of their trigger
         rules. Default True.
     """
 
-    #: What is approved, with its article.
+    #: The approved thing, with its article, for messages: ``a plan``.
     subject_of_approval: ClassVar[str]
-    #: The template fields of Airflow's operator. The body is made of data, and is never rendered.
+    #: The template fields of Airflow's operator without the body. The body is never rendered as a template, because it
+    #: contains data from the service.
     inherited_fields = tuple(each for each in ApprovalOperator.template_fields if each != "body")
 
     def __init__(
@@ -68,7 +71,8 @@ class ApprovalTask(RendersNoData, ApprovalOperator):
         # Airflow would take an execution_timeout of default_args for the time in which a user must respond.
         kwargs.setdefault("execution_timeout", None)
         super().__init__(
-            # The question's body becomes the body; a body of the user's is refused as a repeated argument.
+            # ``execute`` sets the body to the question's. A body that the user passes is refused as a repeated
+            # argument.
             body=None,
             subject=subject,
             defaults=defaults,
@@ -85,7 +89,7 @@ class ApprovalTask(RendersNoData, ApprovalOperator):
         """
         Return the question.
 
-        :raises CustodyRequestError: if what is to be approved is missing or malformed.
+        :raises CustodyRequestError: if the plan or request to approve is missing or malformed.
         """
 
     def execute(self, context: Context) -> Any:
@@ -96,7 +100,7 @@ class ApprovalTask(RendersNoData, ApprovalOperator):
                 raise CustodyRequestError(
                     f"{self.subject_of_approval} cannot be approved in a mapped task: a rejection would not skip the "
                     "downstream tasks; no approval was requested",
-                    advice="Use a separate DAG or task for each of them.",
+                    advice="Instead of mapping the task, write a separate task or DAG for each approval.",
                     code="parameter-wrong",
                 )
             if context["ti"].try_number > 1:
@@ -108,7 +112,8 @@ class ApprovalTask(RendersNoData, ApprovalOperator):
                 )
         self.subject = self.subject or question.subject
         self.body = question.body
-        # Keep these XComs, because the upstream task may run again before the response.
+        # Store the content that is put up for approval now, because the upstream task may run again before the
+        # response.
         context["ti"].xcom_push(key=_ASKED, value=dict(question.approved))
         for each in self.notifiers:
             self._notify(each, context)
@@ -118,7 +123,7 @@ class ApprovalTask(RendersNoData, ApprovalOperator):
         return super().execute(context)
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
-        """Read the response, and push what was approved."""
+        """Read the response. If it is an approval, push the approved content."""
         # Airflow's own log does not name the user. There is none if nobody has responded in time.
         user = event.get("responded_by_user")
         name = user.get("name") if isinstance(user, Mapping) else user
@@ -134,14 +139,14 @@ class ApprovalTask(RendersNoData, ApprovalOperator):
         """
         Return the URL of the form in which the approval is given, for the templates of notifiers.
 
-        Airflow's own ``generate_link_to_ui`` loses the path of ``[api] base_url``.
+        Use this instead of Airflow's ``generate_link_to_ui``, which loses the path of ``[api] base_url``.
 
         :param ti: the task instance, ``ti`` in a template.
         """
         return ti.log_url.replace("?", "/required_actions?")
 
     def _notify(self, notifier: BaseNotifier, context: Context) -> None:
-        """Call a notifier. If it fails, log why, because a failed task could not request the approval again."""
+        """Call a notifier. If it fails, only log it: if the task failed, it could not request the approval again."""
         try:
             notifier(context)
         except Exception:

@@ -1,4 +1,4 @@
-"""What the operators that plan, approve, apply and complete a whitelist have in common."""
+"""Functions that the operators for plans share: reading the whitelist, and checking a plan and its hash."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def read_whitelist(source: PlanSource, task: CustodyOperator, rows: Any, context
     """
     Read the whitelist of a plan.
 
-    :param source: the path and the settings.
-    :param task: the task that reads it.
+    :param source: the path of the whitelist, and the settings of the plan.
+    :param task: the task that reads the whitelist.
     :param rows: the list of rows, if there is no path.
     :param context: the task's context.
     :raises CustodyRequestError: if the whitelist has faults, or the file cannot be read.
@@ -100,12 +100,12 @@ def source_of(plan: Mapping[str, Any]) -> PlanSource:
     Return the whitelist and the settings of a plan.
 
     :param plan: the result of a plan task.
-    :raises CustodyRequestError: if they are missing, or malformed.
+    :raises CustodyRequestError: if the plan lacks them, or if they are malformed.
     """
     if "source" not in plan:
         why = (
-            "it has no 'source', with the plan's settings: it is not the whole plan.output, or another version of "
-            "airflow-provider-custody made it"
+            "it has no 'source' with the plan's settings: either it is not the whole plan.output, or another "
+            "version of airflow-provider-custody made it"
         )
     else:
         from pydantic import ValidationError

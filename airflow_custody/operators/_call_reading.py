@@ -1,7 +1,7 @@
 """
-One run of the operator that reads webhook calls.
+The work of the operator that reads webhook calls.
 
-The operator imports this module only when the task runs, so that parsing a DAG file does not load the client.
+The operator imports this module only when its task runs, so that parsing a DAG file does not load the client.
 """
 
 from __future__ import annotations
@@ -30,17 +30,19 @@ if TYPE_CHECKING:
 
 _STARTS = ("now", "beginning")
 _ON_GAP = ("fail", "continue")
-#: The keys of an event that has a task's position.
+#: The keys that the ``extra`` of an event has if the event stores a task's position in the journal.
 _POSITION = ("cursor", "filters")
-#: Only an event holds the position. After this time, emit a new one, before Airflow's clean-up deletes the last, or the
-#: service no longer lists the newest call that it knows.
+#: The position is stored only in events. If the last event is older than this, emit a new event, before Airflow's
+#: clean-up deletes the last event, or the service stops listing the newest call that this event knows.
 _MAX_EVENT_AGE = timedelta(days=1)
-#: After this number of calls that the filters leave out, emit an event, so that no run reads them again.
+#: If a run reads this many calls, and the filters leave out all of them, emit an event without calls. Its cursor keeps
+#: the next run from reading these calls again.
 _MAX_REPEATED = 1000
-#: The beginning of a key in the asset's state store (Airflow 3.3): the task named after it has emitted an event. This
-#: is no position: any task of the asset can write it, so it may only stop a task.
+#: The beginning of a key in the asset's state store (Airflow 3.3), followed by the name of a task. The key records that
+#: this task has emitted an event with a position. Any task of the asset can write the key, so it is only used to stop a
+#: task whose event is gone, never to find the position.
 _HAS_POSITION = "custody_read_webhook_calls:"
-#: Maximum number of webhooks in the log that are disabled or cooling down.
+#: Maximum number of webhooks that are logged as disabled or cooling down.
 _MAX_REPORTED = 20
 
 
@@ -95,8 +97,8 @@ class _Position:
     The place in the journal at which a task continues.
 
     :param cursor: the cursor; None: the task has none.
-    :param gap: why calls may be lost if reading continues there; empty: no calls are lost.
-    :param filters: the filters of the task when it stored the cursor; None: it stored none.
+    :param gap: why calls may be lost if reading continues at this place; empty: no calls are lost.
+    :param filters: the filters that the task had when it stored the cursor; None: no filters were stored.
     :param is_old: whether the task should store its position again, even if there is nothing new.
     """
 
@@ -115,8 +117,8 @@ def _find_position(context: Context, asset: Asset, former: str | None, log: Any)
 
     :param context: the task's context.
     :param asset: the asset, an inlet and outlet of the task.
-    :param former: the task from which this task continues if it has no position yet, as
-        ``<dag_id>/<task_id>``; None: it continues from no other task.
+    :param former: the task, as ``<dag_id>/<task_id>``, whose position is used if this task has no position yet; None:
+        no other task.
     :param log: the task's log.
     :raises CustodyError: if it cannot be known whether the task has a position.
     """
@@ -157,11 +159,11 @@ def _find_position(context: Context, asset: Asset, former: str | None, log: Any)
 
 def _accepted_gap(of_position: str, of_journal: str, on_gap: str) -> str:
     """
-    Return why calls may be lost; empty if none are.
+    Return why calls may be lost; empty if no calls are lost.
 
-    :param of_position: why calls may be lost if reading continues at the task's position.
-    :param of_journal: why the journal may lack calls.
-    :param on_gap: ``fail`` raises an error if calls may be lost.
+    :param of_position: why calls may be lost if reading continues at the task's position; may be empty.
+    :param of_journal: why the journal may lack calls; may be empty.
+    :param on_gap: with ``fail``, an error is raised if calls may be lost.
     """
     gap = "; ".join(filter(None, [of_position, of_journal]))
     if gap and on_gap == "fail":
@@ -181,7 +183,8 @@ def _read_webhooks(client: CustodyClient, log: Any, *, are_needed: bool) -> list
 
     :param client: the client.
     :param log: the task's log.
-    :param are_needed: whether the calls cannot be selected without them. Then the error is raised.
+    :param are_needed: whether the calls cannot be selected without the webhooks. If so, an error is raised instead of
+        returning None.
     """
     try:
         return list(client.list_webhooks())
@@ -194,7 +197,7 @@ def _read_webhooks(client: CustodyClient, log: Any, *, are_needed: bool) -> list
 
 
 def _report(webhooks: Sequence[WireWebhook] | None, call_filter: CallFilter, log: Any) -> None:
-    """Log webhooks that may receive nothing, and filter values without a webhook. None: the webhooks are not known."""
+    """Log the webhooks that may receive nothing, and the filter values that no webhook has. None: they are unknown."""
     if webhooks is None:
         return
     found = [each for each in webhooks if not has_status(each, "enabled") or cooling_until(each)]

@@ -20,55 +20,60 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
     """
     Read new webhook calls, and emit one asset event with them.
 
-    The service records each call before it posts the call to the webhook. This task reads that journal, so it needs
-    neither an open port nor a webhook receiver, and it also finds calls from while Airflow was down. Needs the role
-    ``Admin`` or ``AdminReadOnly``. The operation is undocumented.
+    The service records each call in a journal before it posts the call to the webhook. This task reads the journal, so
+    it needs neither an open port nor a webhook receiver, and it also finds calls that were made while Airflow was down.
+    Needs the role ``Admin`` or ``AdminReadOnly``. The operation is undocumented.
 
     The event's ``extra`` is ``{"count", "calls", "late_ids", "gap", "more", "filters", "cursor"}``. Each call has the
-    ``type``, ``event_at`` and ``data`` of its event, with ids as text (see :class:`WebhookCall`). Above 64 KiB, the
-    extra has ``call_ids`` instead of ``calls``, and ``since``, the time at which the oldest of these calls was created.
+    ``type``, ``event_at`` and ``data`` of its event, with ids as text (see :class:`WebhookCall`). If the ``extra``
+    would be larger than 64 KiB, it has ``call_ids`` instead of ``calls``, and ``since``, the time at which the oldest
+    of these calls was created.
     :func:`airflow_custody.assets.calls_of` returns the calls in both cases.
 
-    Each call is emitted at least once: recognize repeated calls by their ids. Airflow stores the event together with
-    the task's success. A task that is killed earlier emits nothing, and its next try reads the same calls. A call is
-    missed only if the service begins to list it after this task has read a call that was created more than five minutes
-    later. ``late_ids`` names the calls that were listed late, but were not missed.
+    Each call is emitted at least once, so it may be repeated: recognize repeated calls by their ids. Airflow stores the
+    event together with the task's success. A task that is killed before its success emits nothing, and its next try
+    reads the same calls. A call is missed only if the service begins to list it after this task has read a call that
+    was created more than five minutes later. ``late_ids`` contains the ids of calls that were listed late, but were not
+    missed.
 
-    If there are no new calls, the task is skipped, and so are its downstream tasks; no event is emitted. An event
-    without calls (``count`` 0) stores the cursor in these cases: in the task's first run; after a gap; if the task's
-    last event is a day old; and if the filters leave out all new calls, and there are at least 1000 of them or more
-    than ``max_calls``.
+    If there are no new calls, the task is skipped, and so are its downstream tasks; no event is emitted. In these
+    cases, however, an event without calls (``count`` 0) stores the cursor: in the task's first run; after a gap; if the
+    task's last event is a day old; and if the filters leave out all new calls, and the number of new calls is at least
+    1000 or exceeds ``max_calls``.
 
     **The next run continues at the cursor in this task's last event.** Anyone who writes a DAG can emit an event with
-    any cursor. Therefore, an event counts only if Airflow has recorded that this task emitted it. It is a gap (see
-    ``on_gap``) if only other tasks have events with a cursor: a renamed task continues with ``continue_from``. It is
-    also a gap if the task's last event was deleted by Airflow's clean-up (``airflow db clean``), as may happen while
-    the DAG is paused for a long time. Airflow before 3.3 does not notice this: the task starts as in its first run.
+    any cursor. Therefore, an event counts only if Airflow has recorded that this task emitted it. If only other tasks
+    have events with a cursor, calls may be lost, and ``on_gap`` decides what happens. To avoid this after renaming the
+    task, name the old task in ``continue_from``. ``on_gap`` also decides if Airflow's clean-up (``airflow db clean``)
+    has deleted the task's last event, as may happen while the DAG is paused for a long time. Before Airflow 3.3, this
+    deletion is not noticed, and the task starts as in its first run.
 
     Give each task its own asset, because a task whose event is not among the asset's last 500 events fails. Use a new
     asset to start over. Only one instance of the task runs at a time, and the task cannot be mapped.
 
-    :param asset: the asset whose events hold the calls: an inlet and outlet of the task. None (default):
+    :param asset: the asset whose events hold the calls. It becomes an inlet and outlet of the task. None (default):
         ``webhook_calls_asset(custody_conn_id)``. Required if ``custody_conn_id`` is a template.
     :param start: where the first run starts: ``now`` (default), or ``beginning``: at the oldest call that the service
         still lists. Ignored if the task already has a cursor. (templated)
     :param webhook_ids: ids of the webhooks whose calls are read. Default: all webhooks. (templated)
     :param webhook_types: types of the webhooks whose calls are read, such as ``currencyStatus.updated``. The types come
-        from the listing of webhooks; for a webhook that was deleted, the type in the call's payload counts. Default:
+        from the listing of webhooks. For a webhook that was deleted, the type in the call's payload is used. Default:
         all types. (templated)
     :param event_ids: ids of the events whose calls are read. Default: all events. (templated)
     :param statuses: delivery statuses, at the time of reading, of the calls that are read. Default: all statuses.
         (templated)
     :param data_statuses: values of ``status`` in the ``data`` of the events whose calls are read, such as ``disabled``.
-        A call whose payload does not have the published form is read, too. Default: all. (templated)
-    :param with_payload: whether the event includes the calls' payloads, and the ``data`` from them. Default True.
+        A call is also read if its payload does not have the published form. Default: all values. (templated)
+    :param with_payload: whether the asset event includes the calls' payloads, and the ``data`` in the payloads. Default
+        True.
     :param max_calls: maximum number of calls per run; the next run reads the rest. Default 10000.
-    :param on_gap: behaviour if calls may be lost, because the newest known call is no longer listed, the service's
-        clock was set back by more than five minutes and has not caught up, or the task's cursor is missing, although
-        this or another task has emitted one. ``fail`` (default): the task fails. ``continue``: it logs a warning, and
-        the event describes the gap; without a cursor, the task starts as set in ``start``. (templated)
+    :param on_gap: behaviour if there is a gap, which means that calls may be lost: the newest known call is no longer
+        listed; the service's clock was set back by more than five minutes and has not caught up; or the task has no
+        cursor, although this or another task has emitted one. ``fail`` (default): the task fails. ``continue``: the
+        task logs a warning, and the event describes the gap; without a cursor, the task starts as set in ``start``.
+        (templated)
     :param continue_from: the task from whose cursor this task continues while it has none, such as this task under its
-        old name, as ``<dag_id>/<task_id>``. Default: no other task. (templated)
+        old name. Written as ``<dag_id>/<task_id>``. Default: no other task. (templated)
     :param custody_conn_id: id of the Airflow connection. (templated)
     :return: ``{"count": ...}``: the number of calls in the event.
     :raises AirflowSkipException: if there are no new calls.
@@ -144,7 +149,7 @@ class CustodyReadWebhookCallsOperator(CustodyOperator):
 
 
 def _with(asset: Asset, given: Any) -> list[Any]:
-    """Return the given inlets or outlets, and the asset."""
+    """Return the given inlets or outlets, with the asset added if it is not among them."""
     if not isinstance(given, (list, tuple)):
         given = [given] if given else []
     return list(given) if asset in given else [*given, asset]

@@ -30,8 +30,6 @@ log = logging.getLogger(__name__)
 
 @dataclass(repr=False, eq=False)
 class WebhookCreation:
-    """The creation of a webhook."""
-
     what = "webhook"
     client: CustodyClient
     webhook_type: str
@@ -61,8 +59,8 @@ class WebhookCreation:
             log.warning(
                 "%s",
                 lines(
-                    f"The service signs the deliveries of webhook {webhook_id} with another secret than the "
-                    "connection's. Receivers will reject them.",
+                    f"The service signs the deliveries of webhook {webhook_id} with a secret that differs from the "
+                    "connection's, so receivers will reject the deliveries.",
                     "Delete the webhook.",
                 ),
             )
@@ -106,7 +104,7 @@ class WebhookCreation:
         elif listed != url:
             unclear = "its URL is spelled differently"
         elif is_secret_lost and not differs:
-            # Only the earlier try got the secret of its webhook, because the service returns a secret only once.
+            # The service returns a secret only once. The try that created the webhook got it, and has not stored it.
             unclear = "its secret is lost: delete the webhook, set the variable to 'none', and clear this task"
         created_at = parse_timestamp(webhook.get("createdAt"))
         return Candidate(webhook["id"], tuple(differs), unclear, created_at)

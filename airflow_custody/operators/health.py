@@ -24,10 +24,10 @@ class CustodyHealthCheckOperator(CustodyOperator):
     unknown data is not healthy. Needs the role ``TPUser``, and version 3.14 of the service or later.
 
     If the service is unhealthy, Airflow's retries apply. A wrong token, a missing role or a wrong setting fails the
-    task at once. A name in ``groups``, ``components``, ``checks`` or ``require_results`` that is missing from two
-    listings, ten seconds apart, also fails the task, even with ``fail_when_unhealthy=False``; the error lists the
-    existing names. A missing key in ``require_results`` has this effect only if all evaluated checks are healthy,
-    because an unhealthy check may lack its results.
+    task at once, without retries. The same is true of a name in ``groups``, ``components``, ``checks`` or
+    ``require_results`` that is missing from two listings, ten seconds apart, even with ``fail_when_unhealthy=False``;
+    the error lists the existing names. A missing name in ``require_results`` has this effect only if all evaluated
+    checks are healthy, because an unhealthy check may lack its results.
 
     :param custody_conn_id: id of the Airflow connection. (templated)
     :param tenant_id: id of the tenant whose checks are evaluated. Default: all tenants. (templated)
@@ -42,8 +42,9 @@ class CustodyHealthCheckOperator(CustodyOperator):
     :param fail_when_unhealthy: whether the task fails if the service is unhealthy. False: it succeeds, and returns the
         verdict. Default True.
     :return: a short verdict as plain JSON: ``healthy``, ``total`` and ``unhealthy`` (numbers of checks), ``groups``
-        (both numbers for each group), ``problems`` (the first 50, each with its reason and the fields of its entry),
-        ``problems_not_named`` (the number of the others), ``oldest_result_age_seconds``, ``fetched_at``.
+        (``total`` and ``unhealthy`` for each group), ``problems`` (the first 50, each with its reason and the fields of
+        the check), ``problems_not_named`` (the number of further problems), ``oldest_result_age_seconds``,
+        ``fetched_at``.
     :raises CustodyUnhealthyError: if the service is not healthy; Airflow's retries apply.
     :raises CustodyError: if the service does not respond as it should; Airflow's retries apply.
     :raises AirflowFailException: if a name does not exist, a setting is wrong, or the service refuses the listing.
@@ -66,7 +67,8 @@ class CustodyHealthCheckOperator(CustodyOperator):
         "healthy_statuses": "json",
     }
     ui_color = "#dcecf5"
-    #: Seconds until the second listing if a name is missing: a starting service may not list everything yet.
+    #: Seconds until the second listing if a name is missing, because a service that has just started may not list all
+    #: checks yet.
     recheck_delay: ClassVar[float] = 10.0
 
     def __init__(

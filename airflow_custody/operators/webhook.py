@@ -33,9 +33,9 @@ class CustodySetWebhookStatusOperator(CustodyOperator):
     Enable or disable a webhook configuration.
 
     Needs the role ``Admin``. Setting the current status again is safe, so the call is repeated if its response is lost.
-    If the response does not confirm the change, the task succeeds only if the listing of webhooks has the new status;
-    where the service offers no listing, any JSON that does not contradict the change is enough, and the log warns.
-    Can be used as setup and teardown.
+    If the response does not confirm the change, the task succeeds only if the listing of webhooks has the new status.
+    If the service offers no listing, a JSON response that does not contradict the change is enough, and the log has a
+    warning. The operator can be used as setup and teardown.
 
     :param webhook_id: UUID of the webhook configuration. (templated)
     :param status: ``enabled`` or ``disabled``. (templated)
@@ -74,9 +74,10 @@ class CustodyDeleteWebhookOperator(CustodyOperator):
     Delete a webhook configuration.
 
     Needs the role ``Admin``. If the webhook does not exist, the task succeeds, because a retry after a lost response
-    must succeed; the log and the returned value report it. If the response does not confirm the deletion, as with a
-    gateway's 404, the task succeeds only if the webhook is absent from the listing of webhooks; where the service
-    offers no listing, any JSON that does not name another webhook is enough, and the log warns.
+    must succeed; the log and the returned value report that it did not exist. If the response does not confirm the
+    deletion, as with a gateway's 404, the task succeeds only if the webhook is absent from the listing of webhooks. If
+    the service offers no listing, a JSON response that does not name another webhook is enough, and the log has a
+    warning.
 
     :param webhook_id: UUID of the webhook configuration. (templated)
     :param custody_conn_id: id of the Airflow connection. (templated)
@@ -118,15 +119,15 @@ class CustodyCreateWebhookOperator(CustodyCreateOperator):
     Exactly one of ``secret_conn_id`` and ``store_secret`` is required. The secret signs the deliveries, and is never
     written to XCom or the log. If the service generates the secret, it returns the secret only once. If the task dies
     before ``store_secret`` has stored the secret, the secret is lost, and the next try names the webhook to delete.
-    After a 429 of the service, which means that nothing was created, the webhook is sent again, up to 20 times.
+    A status 429 from the service means that nothing was created, so the webhook is then sent again, up to 20 times.
 
     Needs the role ``Admin``. The operation is undocumented.
 
     :param webhook_type: the type of event to deliver. Published types are ``requestStatus.updated``,
         ``transactionExternal.received``, ``transactionInternal.received`` and ``currencyStatus.updated``. (templated)
-    :param url: the HTTPS URL to deliver to. The log and errors only have its scheme, host and port. If another part is
-        secret, write it as ``{{ conn.ID.password }}``, because the UI has all of the rendered URL, and Airflow only
-        masks the secrets that it knows. (templated)
+    :param url: the HTTPS URL to deliver to. The log and errors only have its scheme, host and port, but Airflow's UI
+        shows the whole rendered URL. If a part of it is secret, write this part as ``{{ conn.ID.password }}``, because
+        Airflow masks only secrets that it knows. (templated)
     :param secret_conn_id: id of a connection of any type whose Password is the secret, at most 150 characters. Default:
         the service generates the secret, and ``store_secret`` stores it. (templated)
     :param store_secret: called with the webhook's id and the secret from the service, before the task succeeds. It must
@@ -135,8 +136,8 @@ class CustodyCreateWebhookOperator(CustodyCreateOperator):
     :param custody_conn_id: id of the Airflow connection. (templated)
     :return: the webhook's id.
     :raises AirflowFailException: if the webhook is wrong or refused, or the outcome is unknown.
-    :raises CustodyError: if the service cannot be searched, the create certainly had no effect, or ``store_secret``
-        fails; Airflow's retries apply.
+    :raises CustodyError: if the service cannot be searched for the webhook, the create certainly had no effect, or
+        ``store_secret`` fails; Airflow's retries apply.
     """
 
     template_fields: Sequence[str] = ("webhook_type", "url", "secret_conn_id", "custody_conn_id")
@@ -172,8 +173,8 @@ class CustodyCreateWebhookOperator(CustodyCreateOperator):
                 "the webhook's URL must begin with https://; nothing is sent", setting="url", code="parameter-wrong"
             )
         if self.secret_conn_id is None and self.store_secret is None:
-            # With omit_if_none, the connection's id may be None in this run. Stop, because the service would generate a
-            # secret, and nothing would store it.
+            # With omit_if_none, the id of the secret's connection may be None in this run. Stop, because the service
+            # would then generate a secret that nothing stores.
             raise CustodyRequestError(f"{_WHERE_TO_KEEP_IT}; nothing is sent", code="parameter-wrong")
         creation = WebhookCreation(hook.get_conn(), webhook_type, url, self._secret(), self.store_secret)
         return self._create_once(context, creation, lookup_wait=self.lookup_wait).id

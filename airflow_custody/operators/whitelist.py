@@ -40,32 +40,32 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
     """
     Create a request to whitelist a destination address, and return its id.
 
-    The request has no effect until it is signed; the signing step needs the id. Needs the roles
-    ``WhitelistedAddressCreator`` and ``TPUser``; the currency must be active in the hardware security module, and the
-    address must follow the rules of its chain. If the service lists its currencies (undocumented), nothing is sent on a
-    chain that is listed and not enabled, and a chain that is not listed causes a warning.
+    The request has no effect until it is signed; pass the id to the signing task. Needs the roles
+    ``WhitelistedAddressCreator`` and ``TPUser``. The currency must be active in the hardware security module, and the
+    address must follow the rules of its chain. If the service lists its currencies (undocumented), nothing is sent if
+    the chain is listed and not enabled, and a chain that is not listed causes a warning.
 
     One task instance creates at most one request, even if it is retried, killed or run twice. The service has no
     idempotency key. Therefore the operator records its intent before it sends (on Airflow 3.3, in the task state store;
     earlier versions have no store). If a response is lost, truncated, a 5xx or from a gateway, or if an earlier try
-    left no result, the operator searches the service for the request before it sends again. That lookup is
+    left no result, the operator searches the service for the request before it sends again. This search is
     undocumented. An empty result is accepted only if the service lists other requests of the same user. If the service
-    does not offer the lookup, or the result is unclear, the task fails without retries, and the error describes how to
-    continue. After a 429 of the service, which means that nothing was created, the request is sent again, up to 20
+    does not offer the search, or the result is unclear, the task fails without retries, and the error describes how to
+    continue. A status 429 from the service means that nothing was created, so the request is then sent again, up to 20
     times. Killing the task does not withdraw the request.
 
     :param label: label of the address. (templated)
     :param address: the destination address, which is sent unchanged. (templated)
     :param blockchain: symbol of the chain, for example ``ETH``; or use ``currency``. (templated)
-    :param currency: a deprecated alias of ``blockchain`` that some services expect. Only the parameters that are set
+    :param currency: a deprecated alias of ``blockchain`` that some services expect. Of the two, only those that are set
         are sent. If both are set, they must be equal. (templated)
     :param linked_internal_address_ids: only these internal addresses may send funds to the address. (templated)
     :param linked_wallet_ids: only these wallets may send funds to the address. If both lists are set, the service may
         apply other approval thresholds. (templated)
-    :param network: network of the chain. Default: the service's default. If this is not the chain's main network, an
-        existing request is neither reused nor signed. Some services name Polygon and other chains with Ethereum's
-        addresses as a network of ``ETH``: write chain and network as the service does. This parameter and the next six
-        are undocumented. (templated)
+    :param network: network of the chain. Default: the service's default. If the service's default is not the chain's
+        main network, set this parameter; otherwise a request is neither reused nor signed. Some services name Polygon
+        and other chains with Ethereum's addresses as a network of ``ETH``: write chain and network as the service does.
+        This parameter and the next six are undocumented. (templated)
     :param memo: memo or destination tag that goes with the address. (templated)
     :param address_type: kind of the address, for example ``individual`` or ``exchange``. (templated)
     :param contract_type: kind of the contract behind the address. (templated)
@@ -77,32 +77,32 @@ class CustodyCreateWhitelistRequestOperator(CustodyCreateOperator):
         its id is returned, and nothing is sent. ``fail``: the task fails. ``create``: another request is created. With
         ``reuse`` and ``fail``, the task also fails without retries if a request for the same destination has other
         content, cannot be read or verified, or was rejected with the same content. Rejected requests with other content
-        are ignored. This is a check before the send, not a lock.
+        are ignored. This is a check before sending, not a lock: two tasks that run at the same time may both create.
     :param on_clear: behaviour if a user clears the task after it has created its request. ``reuse`` (default): the same
         request is used again if it still exists. ``create``: another request is created; this requires
-        ``if_exists="create"``. If the outcome of the earlier try is unknown, the outcome is determined first in both
-        cases.
+        ``if_exists="create"``. In both cases, if the outcome of the earlier try is unknown, the task first finds out
+        whether that try has created a request.
     :param look_before_create: whether to look up, before the first send, which requests for the same address exist.
-        This takes one more call, or about five if there are any. Without this lookup, a request that is found after a
-        lost response is used only if its date proves that it is new. False requires ``if_exists="create"``. Default
-        True.
+        This takes one more call, or about five if such requests exist. Without this lookup, a request that is found
+        after a lost response is used only if its date proves that it is new. False requires ``if_exists="create"``.
+        Default True.
     :param lookup_wait: seconds that the service may take to list what it created. Default 30.
     :param check_address: whether to check the address against the rules of its chain, as far as they are known, before
-        anything is sent. An address that is invalid for the chain fails the task; an address that cannot be checked
-        does not. Default True.
+        anything is sent. The task fails if the address is invalid for the chain, but not if the address cannot be
+        checked. Default True.
     :param custody_conn_id: id of the Airflow connection. (templated)
     :return: the request's id, a string. The XCom ``request`` contains the requested content: the fields that are set,
-        and ``id``. The XCom ``created`` tells whether this task created the request. If it did not, chain, network and
-        address are spelled as in the existing request.
+        and ``id``. The XCom ``created`` tells whether this task created the request. If the task reused a request,
+        chain, network and address are spelled as in that request.
     :raises AirflowFailException: if the request is wrong or refused, if its outcome is unknown, or because of
         ``if_exists``.
-    :raises CustodyError: if the service cannot be searched, or the request certainly had no effect; Airflow's retries
-        apply.
+    :raises CustodyError: if the service cannot be searched for the request, or the create certainly had no effect;
+        Airflow's retries apply.
     """
 
     template_fields: Sequence[str] = (
         "custody_conn_id",
-        # Every operator has a read-only property "label" already.
+        # A field "label" is impossible, because every Airflow operator has a read-only property of that name.
         "address_label",
         "address",
         "blockchain",
@@ -209,16 +209,17 @@ class CustodyDeleteWhitelistRequestOperator(CustodyOperator):
     Delete a whitelisting request.
 
     Needs the role ``WhitelistedAddressCreator``, and ``TPUser`` to read a request back. If the request does not exist,
-    the task succeeds, because a retry after a lost response must succeed; the log and the returned value report it.
-    After a response that does not confirm the deletion, such as a gateway's 404, the task succeeds only if the service
-    itself reports that the request does not exist. The operation is undocumented.
+    the task succeeds, because a retry after a lost response must succeed; the log and the returned value report that it
+    did not exist. After a response that does not confirm the deletion, such as a gateway's 404, the task succeeds only
+    if the service itself reports that the request does not exist. The operation is undocumented.
 
     :param request_id: the request's id. (templated)
     :param comment: why the request is deleted; not empty. (templated)
     :param only_if: whether to delete the request: True or False. In a teardown, ``create.output["created"]`` deletes
         only a request that the setup has created, not one that it has reused. Default True. (templated)
     :param custody_conn_id: id of the Airflow connection. (templated)
-    :return: ``{"request_id": ..., "deleted": ...}``; ``deleted`` is False if it did not exist, or ``only_if`` is False.
+    :return: ``{"request_id": ..., "deleted": ...}``; ``deleted`` is False if the request did not exist, or ``only_if``
+        is False.
     :raises AirflowFailException: if the id, the comment or ``only_if`` is missing or malformed (nothing is sent), the
         service refuses the deletion, or it stays unknown whether the request exists.
     :raises CustodyError: if the request still exists after another response, or the service does not respond as it
@@ -260,16 +261,17 @@ class CustodyVerifyWhitelistOperator(WhitelistEventTask):
     """
     Verify the whitelist's signatures, and write the evidence to a file.
 
-    Does the same as ``custody whitelist verify --evidence``, with the connection's pinned keys. Every request that is
-    neither pending nor rejected must be signed according to the rules, each signature of a pending request must be
-    valid, and each of the ``ids`` must be listed. The service must not count requests that it does not return. The log
-    names the requests for which this is not so, and the task fails after the evidence is written. If there are no
-    requests, the task succeeds, and all counts are 0. Without pinned keys, the task fails and sends nothing. Needs the
-    role ``TPUser``. The listing is undocumented.
+    Does the same as ``custody whitelist verify --evidence``, with the connection's pinned keys. The verification
+    requires that every request that is neither pending nor rejected is signed according to the rules; that each
+    signature of a pending request is valid; that each of the ``ids`` is listed; and that the service counts no requests
+    that it does not return. The log names the requests that fail the verification, and the task fails after it has
+    written the evidence. If there are no requests, the task succeeds, and all counts are 0. Without pinned keys, the
+    task fails and sends nothing. Needs the role ``TPUser``. The listing is undocumented.
 
-    ``custody whitelist verify --from`` verifies the file again, without the service. If the service cannot be read
-    completely, no file is written. A file appears only when it is complete, and never replaces an existing file.
-    Therefore each try needs its own path: a try may be killed right after it has written its file.
+    The command ``custody whitelist verify --from`` verifies the file again, without the service. If the service cannot
+    be read completely, no file is written. A file appears only when it is complete, and never replaces an existing
+    file. Therefore each try needs its own path, because an earlier try may have been killed right after it had written
+    its file.
 
     :param path: the new file: an absolute path outside the DAG's bundle, in a folder that exists; or a URL or
         ``ObjectStoragePath`` (``s3://CONN_ID@bucket/key``) that is written with its Airflow connection. Default: no
@@ -282,7 +284,7 @@ class CustodyVerifyWhitelistOperator(WhitelistEventTask):
         file, ``path`` and ``sha256`` are None. The states are ``verified``, ``unverified``, ``pending``, ``rejected``
         and ``absent``. A pending request with an invalid signature counts as ``pending``, and an id that is not listed
         as ``absent``; both also make the task fail. The XCom is pushed even if the task fails because a verification
-        failed, and each of the four values also has its own key (``verify.output["path"]``).
+        failed. Each of the four values also has its own XCom key (``verify.output["path"]``).
     :raises AirflowFailException: if the verification of a request fails, no keys are pinned, the file exists already,
         or the service refuses the listing.
     :raises AirflowSkipException: if ``ids`` is an empty list, and ``skip_if_empty`` is True.
@@ -332,7 +334,7 @@ class CustodyVerifyWhitelistOperator(WhitelistEventTask):
         return result
 
     def _locate(self, context: Context) -> tuple[str, str]:
-        """Return the new file's local path and URL: one of them, or both, empty."""
+        """Return the new file's local path and its URL. At least one of them is empty; without a file, both are."""
         if self.path is None:
             return "", ""
         try:

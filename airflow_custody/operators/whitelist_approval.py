@@ -35,14 +35,14 @@ class CustodyApproveWhitelistRequestOperator(ApprovalTask):
     and ``notifiers``.
 
     The notifiers are called once, when the approval is requested. Their templates may contain ``{{ task.subject }}``,
-    which by default consists of fixed words and the request's id, and the URL of the approval's
-    form, ``{{ task.form_url(ti) }}``. A notifier that fails is logged, and the approval is requested nevertheless.
+    which by default consists of fixed words and the request's id, and ``{{ task.form_url(ti) }}``, which is the URL of
+    the approval's form. If a notifier fails, this is logged, and the approval is requested nevertheless.
 
     :param request: the XCom ``request`` of the create task, ``create.output["request"]``. (templated)
     :param subject: the headline. Default: a question with the request's id. (templated)
     :return: the result of ``ApprovalOperator``: ``chosen_options``, ``responded_at``, ``responded_by_user`` and others.
-        If the request was approved, the XCom ``request_id`` contains its id, and the XCom ``request`` its content, for
-        the parameters ``request_ids`` and ``expected`` of the signing task.
+        If the request was approved, the XCom ``request_id`` contains its id, and the XCom ``request`` contains its
+        content. Pass them to the signing task as ``request_ids`` and ``expected``.
     :raises AirflowFailException: in a later try, in a mapped task or task group, or if ``request`` is not the content
         of a request.
     """
@@ -69,10 +69,11 @@ class CustodyApproveWhitelistRequestOperator(ApprovalTask):
         request_id = check_request_id(self.request.get("id"), "request['id']")
         request = expected_by_id([request_id], self.request, consequence="no approval was requested")[request_id]
         fields = {"id": request_id, **request.model_dump(exclude_none=True)}
-        # The language of the block keeps Airflow's page from joining the lines.
+        # Name a language for the block, because Airflow's page would join the lines of a block without one.
         rows = [f"{name:<{max(map(len, fields))}}  {_shown(value)}" for name, value in fields.items()]
         return Question(
-            # Without the label: programs that show messages turn text into links.
+            # The headline does not contain the label, because mail and chat programs would turn a URL in it into a
+            # link.
             f"Sign whitelisting request {request_id}?",
             "\n".join(["```text", *rows, "```", ""]),
             {"request_id": request_id, "request": fields},
@@ -83,6 +84,6 @@ def _shown(value: object) -> str:
     """
     Return a value as JSON on one line, without invisible characters or markup.
 
-    A notifier may put it into HTML.
+    Markup must be removed because a notifier may put the text into HTML.
     """
     return json.dumps(value).translate(_ESCAPES)

@@ -40,25 +40,25 @@ class CustodyPlanWhitelistOperator(WhitelistEventTask):
     """
     Compare a whitelist file with the service, and plan the differences.
 
-    Changes nothing. Reads the file and all requests at the service, and checks each payload against its hash. Each row
-    of the file, and each request that is not in the file, gets one of these states: ``create`` (not requested yet),
-    ``replace`` (the request differs, and a new one is created), ``later`` (left for a later run, because this plan is
-    only a part), ``pending`` (requested and pending approval; never requested again), ``unchanged`` (in effect),
-    ``differs`` (the request differs, and is not replaced), ``duplicate`` (in effect, for the same destination as an
-    ``unchanged`` request), ``undeclared`` (at the service but not in the file), ``rejected`` (requested and rejected;
-    not requested again), ``unreadable`` (the payload does not match its hash, or cannot be read), ``unverified`` (see
-    below). The log contains every row. If the file has a fault, or a page of the listing cannot be read, nothing is
-    planned. If the service lists its currencies (undocumented), the task fails if a row to create is on a chain that is
-    listed and not enabled; a chain that is not listed causes a warning.
+    The task changes nothing at the service. It reads the file and all requests at the service, and checks each payload
+    against its hash. Each row of the file, and each request that is not in the file, gets one of these states:
+    ``create`` (not requested yet), ``replace`` (the request differs, and a new one is created), ``later`` (left for a
+    later run, because this plan is only a part), ``pending`` (requested and pending approval; never requested again),
+    ``unchanged`` (in effect), ``differs`` (the request differs, and is not replaced), ``duplicate`` (in effect, for the
+    same destination as an ``unchanged`` request), ``undeclared`` (at the service but not in the file), ``rejected``
+    (requested and rejected; not requested again), ``unreadable`` (the payload does not match its hash, or cannot be
+    read), ``unverified`` (see below). The log contains every row. If the file has a fault, or a page of the listing
+    cannot be read, nothing is planned. If the service lists its currencies (undocumented), the task fails if a row to
+    create is on a chain that is listed and not enabled; a chain that is not listed causes a warning.
 
     If the connection pins super-administrators' keys, each request is verified: a request in effect must be signed
     according to the rules, and each signature of a pending request must be valid. A request that fails this
     verification is ``unverified``: it is reported, but neither created again nor deleted.
 
-    If there are more operations than ``at_most``, or than one approval can show, the plan is only a part: the first
-    operations, in the order of the file. The report begins with their number. The next run plans the rest. All
-    creations come before the first deletion, so only a part that leaves no creation deletes requests that are not in
-    the file.
+    If there are more operations than ``at_most``, or more than one approval can show, the plan is only a part: the
+    first operations, in the order of the file. The report begins with their number, and the next run plans the rest.
+    All creations come before the first deletion, so a part deletes requests that are not in the file only if it
+    contains all remaining creations.
 
     The plan's hash covers the service, and the effects of applying the plan: the creations with the requests that they
     replace; the deletions, each with its state (pending or in effect); the ``unverified`` requests; and ``only``. Other
@@ -75,9 +75,9 @@ class CustodyPlanWhitelistOperator(WhitelistEventTask):
         for a row's destination, the request that equals the row is kept; if several equal it, the one with the lowest
         id. If none equals the row, ``prune`` deletes none of them. Default False.
     :param replace: whether a row gets a new request if the request in effect differs in label, links, kinds or exchange
-        account. Applying creates the new request and deletes nothing. A task that completes the plan, or a later plan,
-        deletes the old request when the new one is in effect, and verified if keys are pinned. Default False.
-        (templated)
+        account. Applying the plan creates the new request, and does not delete the old one. A task that completes the
+        plan, or a later plan, deletes the old request once the new one is in effect, and verified if keys are pinned.
+        Default False. (templated)
     :param only: the scope of the plan: a value, or a list of values, for one or more of ``blockchain``, ``customer_id``
         and ``visibility_group_id``. A row of the file outside the scope is a fault. Requests outside the scope are
         neither reported nor deleted; a row ``differs`` if such a request has the row's destination. Unreadable and
@@ -87,14 +87,14 @@ class CustodyPlanWhitelistOperator(WhitelistEventTask):
         False.
     :param fail_on_pending: whether the task also fails if a row of the file is ``pending``. Use it when all requests
         should have been signed. Default False.
-    :param skip_if_nothing_to_do: whether the task, and with it its downstream tasks, is skipped if applying would do
-        nothing. Default False.
+    :param skip_if_nothing_to_do: whether the task is skipped, and with it its downstream tasks, if the plan has no
+        operations. Default False.
     :param at_most: maximum number of operations, each a creation or a deletion. The rest of a larger plan is left for
         the next run; ``counts["later"]`` is its number. Default None: as many operations as the report for one approval
         can show, about 640 short rows. A larger number has the same effect.
-    :param max_creates: maximum number of creations. This limit and the following ones find faulty files, so they apply
-        to the whole plan, even if only a part of it is applied: for a first load, raise them. If a plan exceeds a
-        limit, the task logs the plan, and fails. Default 100. None: no limit.
+    :param max_creates: maximum number of creations. If a plan exceeds this limit or one of the following limits, the
+        task logs the plan, and fails. The limits serve to find faulty files, so they apply to the whole plan, even if
+        only a part of it is applied; raise them for a first load. Default 100. None: no limit.
     :param max_deletes: maximum number of deletions. Default 10; None: no limit.
     :param max_delete_percent: maximum number of deletions, in per cent of the requests in the plan's scope. Applies
         from ten requests up. Default 30; None: no limit.
@@ -108,12 +108,11 @@ class CustodyPlanWhitelistOperator(WhitelistEventTask):
         refused. Default: none of them.
     :param custody_conn_id: id of the Airflow connection. (templated)
     :return: ``{"plan_hash": ..., "counts": {state: number}, "report": ..., "question": ..., "parts": ..., "source":
-        ...}``. The report
-        is Markdown for the approver, and contains every operation of this plan in full. The question asks for the
-        approval. ``parts`` names what the hash covers, so that the apply task can name differences. The source has the
-        path and the settings, for the apply task, with the number of operations of a part. The XCom is pushed even if
-        the task is skipped, or fails because of changes or a limit, and each of the values also has its own key
-        (``plan.output["report"]``).
+        ...}``. ``report`` is Markdown for the approver, and contains every operation of this plan in full. ``question``
+        asks for the approval. ``parts`` names everything that the hash covers, so that the apply task can name
+        differences. ``source`` contains the path and the settings for the apply task and, if the plan is only a part,
+        the number of its operations. The XCom is pushed even if the task is skipped, or fails because of changes or a
+        limit. Each of the values also has its own XCom key (``plan.output["report"]``).
     :raises AirflowFailException: if the file has faults, a limit is exceeded, ``fail_on_changes`` or
         ``fail_on_pending`` finds a difference, a chain is not enabled, a single operation is too long for a report, or
         the service refuses the listing.
@@ -163,7 +162,7 @@ class CustodyPlanWhitelistOperator(WhitelistEventTask):
             skip_if_nothing_to_do=skip_if_nothing_to_do,
         )
         numbers = {"max_creates": max_creates, "max_deletes": max_deletes}
-        # None: no limit.
+        # Do not check a limit that is None, because None means that there is no limit.
         self._check_numbers({name: value for name, value in numbers.items() if value is not None}, whole=True)
         if at_most is not None:
             self._check_numbers({"at_most": at_most}, 1, whole=True)
@@ -230,7 +229,7 @@ class CustodyPlanWhitelistOperator(WhitelistEventTask):
         warnings = check_chains(client, whole.new_requests)
         for each in warnings:
             self.log.warning("%s", each)
-        # The report has the warnings, so they take up some of its room.
+        # Add the warnings before the plan is cut into parts: the report contains them, so fewer operations fit into it.
         whole = dataclasses.replace(whole, warnings=tuple(filter(None, [*warnings, file.unchecked_text])))
         plan = part_to_approve(whole, self.at_most)
         self.log.info("%s", plan_to_text(plan))
@@ -246,17 +245,13 @@ class CustodyPlanWhitelistOperator(WhitelistEventTask):
         if stop is not None:
             self._push(context, result)
             raise stop
-        # Unchanged requests are in effect, and verified if keys are pinned.
+        # Emit the event if keys are pinned and every row is unchanged: then every row is in effect, and verified.
         if snapshot.pins is not None and {row.state for row in plan.rows if row.where} == {"unchanged"}:
             self._emit(context, "verified", {"plan_hash": plan.plan_hash}, plan.counts)
         return result
 
     def _stop(self, plan: WhitelistPlan, faults: Sequence[str], *, name: str, replace: bool) -> Exception | None:
-        """
-        Log warnings about a plan, and return the exception that ends the task.
-
-        None: the task succeeds.
-        """
+        """Log warnings about a plan, and return the exception that ends the task; None if the task succeeds."""
         if faults:
             return CustodyRequestError(
                 f"the plan is over its limits, and nothing is sent: {'; '.join(faults)}",
@@ -272,11 +267,7 @@ class CustodyPlanWhitelistOperator(WhitelistEventTask):
         return None
 
     def _warn(self, plan: WhitelistPlan, *, replace: bool) -> str:
-        """
-        Log warnings about a plan, and return the advice.
-
-        The plan is within the task's limits.
-        """
+        """Log warnings about a plan that is within the task's limits, and return advice about its differences."""
         from airflow_custody.client.whitelist.hidden import warn_of_hidden
         from airflow_custody.client.whitelist.plans.plan import advice_on_differences, changes_text
 
@@ -302,14 +293,14 @@ class CustodyPlanWhitelistOperator(WhitelistEventTask):
             self.log.warning(
                 "%s",
                 lines(
-                    f"{rows}: applying does not request them again, and does not pass them on for signing.",
+                    f"{rows}: applying the plan neither requests them again, nor passes them on for signing.",
                     "If an earlier run created these requests, clear that run's failed tasks, or sign at the service.",
                 ),
             )
         return lines(unverified, differs)
 
     def _has_changes(self, plan: WhitelistPlan, name: str, advice: str) -> CustodyError:
-        """Return the error of `fail_on_changes` or `fail_on_pending` for a plan."""
+        """Return the error that `fail_on_changes` or `fail_on_pending` raises for a plan."""
         from airflow_custody.client.whitelist.plans.plan import CHANGES, changes_text
 
         changes = CHANGES if self.fail_on_changes else ()
@@ -325,26 +316,26 @@ class CustodyApplyWhitelistPlanOperator(WhitelistEventTask, CustodyCreateOperato
     """
     Apply an approved plan: create each missing request at most once.
 
-    The first try makes the plan again, and stops if its hash is not the approved hash, because the file or the service
-    has then changed. It records the plan in Airflow's task state store (3.3). Each later try, after a retry, a kill or
-    a clear, executes the rest of the recorded plan, and checks each operation against the current listing of the
-    service. If the file has changed, it sends nothing more. Before Airflow 3.3, each try is a first try, and stops if
-    an earlier try has sent anything.
+    The first try makes the plan again. If the hash of this plan is not the approved hash, the file or the service has
+    changed, so the try stops. Otherwise it records the plan in Airflow's task state store (3.3). Each later try, after
+    a retry, a kill or a clear, executes the rest of the recorded plan, and checks each operation against the current
+    listing of the service. If the file has changed, the later try sends nothing more. Before Airflow 3.3, there is no
+    task state store, so each try acts as a first try, and stops if an earlier try has sent anything.
 
     Rows are recorded before and after they are sent, 100 at a time. A refused row does not stop the other rows; the
-    task fails at the end, with a table. After a lost response, the service is searched before the row is sent again.
-    After a 429, a row is sent again without that, up to 20 times. If the outcome of a row stays unknown, the log
-    explains how to decide. Nothing prevents two tasks from applying at the same time, so use ``max_active_runs=1``, or
-    a pool with one slot.
+    task fails at the end, with a table. After a lost response, the service is searched for the request before the row
+    is sent again. After a status 429, a row is sent again without a search, up to 20 times. If the outcome of a row
+    stays unknown, the log explains how to decide. Nothing prevents two tasks from applying plans at the same time, so
+    use ``max_active_runs=1``, or a pool with one slot.
 
     The requests have no effect until they are signed. Needs the roles ``WhitelistedAddressCreator`` and ``TPUser``.
     Killing the task does not withdraw requests. Listing and deleting are undocumented.
 
     :param plan: the result of :class:`CustodyPlanWhitelistOperator`, ``plan.output``, or the same as JSON text. It
-        contains the file's path and the settings. They are not trusted: the operations that are planned with them must
-        have the approved hash. (templated)
+        contains the file's path and the settings. They need not be trusted, because the operations that are planned
+        with them must have the approved hash. (templated)
     :param plan_hash: the hash of the approved plan. (templated)
-    :param rows: the same rows as for the plan. Default: the plan has a file. (templated)
+    :param rows: the same rows as for the plan. Leave it out if the plan has a file. (templated)
     :param max_parallel: maximum number of requests at once, from 1 to 32. Default 4.
     :param lookup_wait: seconds that the service may take to list what it created. Default 30.
     :param comment: why requests are deleted, for the service's history. (templated)
@@ -352,10 +343,10 @@ class CustodyApplyWhitelistPlanOperator(WhitelistEventTask, CustodyCreateOperato
     :return: ``{"plan_hash": ..., "counts": {"created": ..., "deleted": ..., "found": ..., "refused": ..., "unknown":
         ..., "left": ...}, "request_ids": [...], "completion": ...}``: the ids of the created requests, and the input of
         :class:`CustodyCompleteWhitelistPlanOperator`. The XCom ``requests`` contains their contents, for the parameter
-        ``expected`` of the signing task. Each value also has its own key (``apply.output["request_ids"]``). A task that
-        fails pushes the XComs too, in two cases: if it has executed the plan, but not every row; and, without
+        ``expected`` of the signing task. Each value also has its own XCom key (``apply.output["request_ids"]``). A task
+        that fails also pushes the XComs in two cases: if it has executed the plan, but not every row; and, without
         ``completion``, if the plan has changed. After any other failure, such as a file or a service that cannot be
-        read, there are none.
+        read, no XComs are pushed.
     :raises AirflowFailException: if the plan is not the approved one, a row was refused, the outcome of a row is
         unknown, or the service refuses the listing.
     :raises CustodyError: if rows are left to be sent, or the service cannot be read; Airflow's retries apply.
@@ -400,7 +391,7 @@ class CustodyApplyWhitelistPlanOperator(WhitelistEventTask, CustodyCreateOperato
         plan = check_plan(self.plan, "nothing is sent")
         source = source_of(plan)
         file = self._read_file(source, context)
-        # A plan with another hash was made after the approval, so it does not tell what was approved.
+        # If the hashes differ, this plan was made after the approval, so its parts are not those of the approved plan.
         parts = plan.get("parts") if plan.get("plan_hash") == plan_hash else None
         applying = apply_plan.ApplyPlan(
             context,
@@ -422,7 +413,7 @@ class CustodyApplyWhitelistPlanOperator(WhitelistEventTask, CustodyCreateOperato
         except apply_plan.PlanChangedError as error:
             if error.plan is not None:
                 self.log.info("%s", plan_to_text(error.plan))
-            # Without a completion, so that the completing task does not take this for a whole plan.
+            # Push no completion, because the task that completes plans must not take this plan for an applied one.
             self._push_outcome(context, applying.requests, error.outcome, {})
             raise
         completion = {"completion": None if left is None else left.model_dump()}
@@ -442,7 +433,8 @@ class CustodyApplyWhitelistPlanOperator(WhitelistEventTask, CustodyCreateOperato
         """
         Read the plan's whitelist again.
 
-        :raises CustodyRequestError: if it cannot be read, or has faults, or only one of plan and task has rows.
+        :raises CustodyRequestError: if the whitelist cannot be read or has faults, or if only the plan or only this
+            task has rows.
         """
         if (source.path is None) == (self.rows is None):
             has = "rows, so this task needs" if source.path is None else "a file, so this task must not have"
@@ -454,7 +446,8 @@ class CustodyApplyWhitelistPlanOperator(WhitelistEventTask, CustodyCreateOperato
         except WhitelistFileError as error:
             if source.path is None or error.retryable:
                 raise
-            # The plan task could read this file. Do not quote it: Airflow users can edit the path in the XCom.
+            # The plan task could read its file, so this file has changed, or the path was edited. Airflow users can
+            # edit the path in the XCom to name any file, so do not quote the file.
             raise WhitelistFileError(
                 f"{sanitize(source.path, 200)} is no longer a readable whitelist; nothing is sent",
                 setting="path",
@@ -463,11 +456,7 @@ class CustodyApplyWhitelistPlanOperator(WhitelistEventTask, CustodyCreateOperato
             ) from None
 
     def on_kill(self) -> None:
-        """
-        Send no more rows.
-
-        The record of the rows that were sent is kept.
-        """
+        """Send no more rows. The record of the sent rows is kept, so that a later try can continue."""
         self._is_killed = True
 
     def _push_outcome(
@@ -479,7 +468,8 @@ class CustodyApplyWhitelistPlanOperator(WhitelistEventTask, CustodyCreateOperato
     ) -> dict[str, Any]:
         """Push the outcome to XCom, even if the task fails afterwards."""
         states = ("created", "deleted", "found", "refused", "unknown", "left")
-        # If the file has changed, an earlier try may have created requests for rows that are gone.
+        # Leave out requests whose rows are no longer in the file: if the file has changed, an earlier try may have
+        # created such requests.
         own = {key: request_id for key, request_id in outcome.created.items() if key in requests}
         self._linked_ids = tuple(own.values())
         result = {

@@ -18,8 +18,8 @@ class CustodyApproveWhitelistPlanOperator(ApprovalTask):
     Request an approval of a whitelist plan in the Airflow UI.
 
     The approval is listed under *Required Actions*. A rejection skips the downstream tasks. After an approval, the XCom
-    has the hash of the approved plan. The applying task then applies exactly this plan, and fails if the plan has
-    changed.
+    has the hash of the approved plan. The task that applies plans then applies exactly this plan, and fails if the plan
+    has changed.
 
     Each run requests one approval. After a clear, Airflow would display the earlier question, even if the plan has
     changed. Therefore a later try fails; start a new run instead.
@@ -30,8 +30,9 @@ class CustodyApproveWhitelistPlanOperator(ApprovalTask):
     and ``notifiers``.
 
     The notifiers are called once, when the approval is requested. Their templates may contain ``{{ task.subject }}``,
-    which by default consists of fixed words and numbers, ``{{ task.plan.counts }}``, and the URL of the approval's
-    form, ``{{ task.form_url(ti) }}``. A notifier that fails is logged, and the approval is requested nevertheless.
+    which by default consists of fixed words and numbers, ``{{ task.plan.counts }}``, and ``{{ task.form_url(ti) }}``,
+    which is the URL of the approval's form. If a notifier fails, this is logged, and the approval is requested
+    nevertheless.
 
     :param plan: the result of :class:`CustodyPlanWhitelistOperator`, ``plan.output``, or the same as JSON text. Its
         report is displayed in Markdown. (templated)
@@ -56,7 +57,7 @@ class CustodyApproveWhitelistPlanOperator(ApprovalTask):
         found = check_plan(self.plan, "no approval was requested")
         plan_hash = check_hash(found.get("plan_hash"))
         report, question = found.get("report"), found.get("question")
-        # The hash follows the operations, so a report that was cut does not contain it.
+        # The hash comes after the operations in the report, so a report that was cut lacks the hash. Refuse it.
         if not (isinstance(report, str) and plan_hash in report and isinstance(question, str)):
             raise CustodyRequestError(
                 "the plan has no question, or no report with its hash; no approval was requested",

@@ -1,4 +1,4 @@
-"""The operator that completes a whitelist plan by its deletions."""
+"""The operator that completes a whitelist plan: it executes the plan's deletions."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class CustodyCompleteWhitelistPlanOperator(WhitelistEventTask, CustodyCreateOper
     A plan that creates requests is applied without its deletions, so that no address is removed while its successor
     is pending. Run this task after the sensor that waits until the created requests are in effect. The task deletes the
     requests that the approved creations replaced, and the requests that ``prune`` deletes. The plan's hash covers all
-    of these deletions, so no other request is ever deleted. A plan that creates nothing is complete once it is applied,
-    and this task has nothing to do.
+    of these deletions, so no other request is ever deleted. If the plan creates nothing, the apply task has already
+    executed its deletions, and this task has nothing to do.
 
     Before anything is deleted, all created requests must be in effect, equal to their rows, and verified if the
     connection pins keys. A request is deleted only if it has not changed since the plan was made, and its successor is
@@ -36,8 +36,8 @@ class CustodyCompleteWhitelistPlanOperator(WhitelistEventTask, CustodyCreateOper
     :param custody_conn_id: id of the Airflow connection. (templated)
     :return: ``{"plan_hash": ..., "counts": {"deleted": ..., "refused": ..., "unknown": ..., "left": ...},
         "request_ids": [...]}``: the ids of the deleted requests.
-    :raises AirflowFailException: if this is not the approved plan, a created request was rejected or does not match its
-        row, a request has changed and was not deleted, or the service refuses a call.
+    :raises AirflowFailException: if the applied plan is not the approved plan, a created request was rejected or does
+        not match its row, a request was not deleted because it has changed, or the service refuses a call.
     :raises CustodyError: if a created request is not in effect yet, or the service does not respond as it should;
         Airflow's retries apply.
     """
@@ -86,7 +86,7 @@ class CustodyCompleteWhitelistPlanOperator(WhitelistEventTask, CustodyCreateOper
             )
         counts = {state: len(getattr(outcome, state)) for state in ("deleted", "refused", "unknown", "left")}
         numbers = ", ".join(f"{number} {state}" for state, number in counts.items() if number)
-        # Deletions may be sent twice, so a later try needs no record.
+        # Deletions may be sent twice, so a later try needs no record, and may continue even without a store.
         failure = plan_failure.plan_failure(outcome, {}, numbers, has_store=True)
         if failure is not None:
             raise failure

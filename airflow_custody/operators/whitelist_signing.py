@@ -27,12 +27,15 @@ class CustodySignWhitelistRequestsOperator(CustodyOperator):
     """
     Sign any number of whitelisting requests, with one signature for each batch.
 
-    Reads the requests from the service, verifies each payload against the hash that is signed, and accounts for the
-    whole payload: each key must be known, and its value must be requested, empty, or a harmless default of the service,
-    unless the connection's ``accept_fields`` name the key. Links are compared by id. All requests are reviewed before
-    the first signature. If one does not match, the task fails without retries, names the field, and nothing is signed.
-    Then, for each batch of at most 100, it reads the requests again, logs what it signs, signs, and sends the
-    signature. The service accepts either the whole batch or no part of it. Content from XCom alone is never signed.
+    First, the task reads all requests from the service, and reviews each of them before the first signature. It
+    verifies the payload against the hash that will be signed, and compares the whole payload with ``expected``: each
+    key must be known, and its value must be requested, empty, or a harmless default of the service, unless the
+    connection's ``accept_fields`` name the key. Linked wallets and addresses are compared by id. If a request does not
+    match, the task fails without retries and names the field, and nothing is signed.
+
+    Then, for each batch of at most 100 requests, the task reads the requests again, logs the content that it signs,
+    signs, and sends the signature. The service accepts either the whole batch or no part of it. Content from XCom alone
+    is never signed.
 
     If the response is lost, or does not confirm all signatures, the operator checks whether the service has this user's
     signatures over the current hashes before it reports that a retry is safe. Signatures are recognized by the signer's
@@ -44,24 +47,25 @@ class CustodySignWhitelistRequestsOperator(CustodyOperator):
     fails without retries, and nothing is signed. The log names the verified signers and the rules. Without pinned keys,
     nothing is verified.
 
-    The ids are sorted, so that each try has the same batches. If a batch fails after others were signed, the error
-    names the batch and the number of signed requests. A later try, even after the task was killed or cleared, continues
-    with the remaining batches.
+    The ids are sorted, so that each try has the same batches. If a batch fails after other batches were signed, the
+    error names the batch and the number of signed requests. A later try, even after the task was killed or cleared,
+    continues with the remaining batches.
 
     A request that is already in effect, or that this user has already signed, is not signed again if its payload
-    matches ``expected``, and its signatures are verified if keys are pinned; the log reports it. With
-    ``expected=None``, this applies only in a later try, and only to requests that this user has signed. A rejected
-    request fails the task. Signing takes three calls for each batch, and at most two more. Reading a batch takes three
-    more calls if one of its requests needs no signature, or has no action.
+    matches ``expected``, and its signatures are verified if keys are pinned; the log names such a request. With
+    ``expected=None``, a request is left out only in a later try, and only if this user has signed it. A rejected
+    request fails the task. Signing takes three calls for each batch, and at most two more calls in all. Reading a batch
+    takes three more calls if one of its requests needs no signature, or if the service reports no action for one of
+    them.
 
     Needs the roles ``WhitelistedAddressApprover`` and ``TPUser``. The service must have the signer's public key
     registered for the connection's user. Killing the task does not withdraw a signature. The operation is undocumented.
 
     :param request_ids: one id or several, without repetition. (templated)
     :param expected: the expected contents: the XCom ``request`` of the create task (``create.output["request"]``), a
-        list of these, or the same fields written by hand. With several requests, each entry needs the key ``id``.
-        ``None`` must be written explicitly, and signs any content. A template or an upstream task without a value is
-        refused, and so is a None in ``expand``. (templated)
+        list of these, or the same fields written by hand. With several requests, each entry needs the key ``id``. With
+        ``None``, any content is signed. It must be written in the DAG file: a template or upstream task that returns no
+        value is refused, and so is a None in ``expand``. (templated)
     :param signer: the signer: a :class:`~airflow_custody.client.signers.PemSigner`, a
         :class:`~airflow_custody.signers.ConnectionSigner`, or your own for a KMS or HSM.
     :param comment: comment for the requests' history. (templated)
@@ -116,7 +120,7 @@ class CustodySignWhitelistRequestsOperator(CustodyOperator):
 
         ids = self._linked_ids = request_ids_or_skip("request_ids", self.request_ids, skip_if_empty=self.skip_if_empty)
         comment = check_text("comment", self.comment)
-        # A None here is written in the DAG file, because a None from the run was refused earlier.
+        # If expected is None, the DAG file says so: a None from a template or an upstream task was refused before this.
         expected = None
         if self.expected is not None:
             expected = expected_by_id(ids, self.expected, consequence="nothing was signed in this try")
@@ -136,11 +140,11 @@ class CustodyRejectWhitelistRequestsOperator(CustodyOperator):
     Reject any number of whitelisting requests, in batches of at most 100.
 
     Needs the roles ``WhitelistedAddressApprover`` and ``TPUser``. The service rejects either the whole batch or no part
-    of it. If the service or a gateway refuses the rejection itself, for example because an earlier try has already
-    rejected the requests, each request is read by its id. The task then succeeds only if the status of each request is
-    one of the connection's ``rejected_statuses``; the log reports it. If a batch fails after others were rejected, the
-    error names the batch and the number of rejected requests, and a later try continues with the remaining batches. The
-    operation is undocumented.
+    of it. If the service or a gateway refuses the call, for example because an earlier try has already rejected the
+    requests, the task reads each request by its id. The task then succeeds only if the status of each request is one of
+    the connection's ``rejected_statuses``, and the log reports this. If a batch fails after other batches were
+    rejected, the error names the batch and the number of rejected requests, and a later try continues with the
+    remaining batches. The operation is undocumented.
 
     :param request_ids: one id or several, without repetition. (templated)
     :param comment: why the requests are rejected; not empty. (templated)

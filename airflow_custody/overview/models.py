@@ -38,11 +38,12 @@ class Section(Generic[T]):
     """
     One part of an overview, read independently of the other parts.
 
-    :param value: its contents; None if it could not be read.
-    :param problem: why it could not be read, and what to do; empty if it was read.
-    :param not_offered: whether the service itself responded that it does not offer this section.
-    :param role_missing: whether the service itself responded that the user lacks a role for this section. Neither is an
-        error for some sections; see :func:`~airflow_custody.overview.verdict.judge_overview`.
+    :param value: the section's contents; None if the section could not be read.
+    :param problem: why the section could not be read, and what to do; empty if it was read.
+    :param not_offered: whether the service itself responded that it does not offer this section. For some sections,
+        this is not an error; see :func:`~airflow_custody.overview.verdict.judge_overview`.
+    :param role_missing: whether the service itself responded that the user lacks a role for this section. For some
+        sections, this is not an error either.
     """
 
     value: T | None = None
@@ -52,7 +53,7 @@ class Section(Generic[T]):
 
     @property
     def is_left_out(self) -> bool:
-        """Whether the service does not offer this section, or not to this user."""
+        """Whether this section was not read because the service does not offer it, or the user lacks a role for it."""
         return self.not_offered or self.role_missing
 
 
@@ -99,15 +100,15 @@ class RequestRow:
     :param label: the label, which other users of the service wrote.
     :param created_at: date of its first trail entry; None if it is not given.
     :param changed_at: date of its last trail entry; None if it is not given.
-    :param paths: the alternative ways to sign it under the signed rules, each with all of its groups. Empty if no keys
-        are pinned, because the service does not report the groups of users.
+    :param paths: the alternative ways to sign it under the signed rules, each with all groups that must sign. Empty if
+        no keys are pinned, because only the verified rules tell which users are in a group.
     :param trust: result of verifying its signatures with the pinned keys.
     :param problem: why it is unverified, why it cannot be read, or why its state is unknown; empty otherwise.
     :param state: its state, as the service reports it.
-    :param judged: its state, judged by its content and signatures as well.
+    :param judged: its state after its content and signatures were checked, too.
     :param signatures: number of users who have signed it, as reported by the service.
     :param action: effect of signing it, as the service sent it; empty for the usual effect, which is to whitelist the
-        address. A pending request may instead delete the address.
+        address. For example, the effect of signing a pending request may be to delete the address.
     :param legacy: notice that its signatures cover only a legacy form of its text, with the keys that they omit; empty
         if they cover the whole text.
     :param deletion_pending: whether it is in effect, and its deletion is pending approval by the client's user. Such a
@@ -159,12 +160,12 @@ class Requests:
     """
     The whitelisting requests of a service.
 
-    If keys are pinned, all requests are verified, even beyond the maximum number of listed rows. In each list, faulty
-    requests come first, and among them the unverified requests.
+    If keys are pinned, all requests are verified, including those that are not in a list because it has a maximum
+    length. In each list, unverified requests come first, and then other faulty requests.
 
     :param pending: requests that are pending approval, the oldest first; at most 200.
     :param recent: requests in effect, the newest first; at most 20.
-    :param unknown: other requests, which are not pending and have an unknown state, the newest first; at most 50.
+    :param unknown: requests that are not pending and have an unknown state, the newest first; at most 50.
     :param in_effect_twice: groups of ids; the requests of a group are all in effect for the same destination.
     :param hidden: number of requests that the service counts but does not return.
     :param listed: every request, rejected ones included, the newest first, with texts of at most 600 characters. Empty
@@ -248,8 +249,9 @@ class Overview:
     :param base_url: URL of the service.
     :param pinned: whether keys are pinned, and requests are therefore verified.
     :param user: the client's user.
-    :param health: its health, by the criteria of the health gate.
-    :param requests: its whitelisting requests.
+    :param health: the service's health, by the default criteria of
+        :class:`~airflow_custody.operators.health.CustodyHealthCheckOperator`.
+    :param requests: the whitelisting requests.
     :param approvals: counts of everything that is pending approval by the client's user.
     :param webhooks: the webhooks: faulty, then disabled, then working ones.
     :param journal: the newest entry of the journal of webhook calls.

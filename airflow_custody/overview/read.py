@@ -43,7 +43,7 @@ T = TypeVar("T")
 _MAX_ROWS: dict[ReportedState, int] = {"pending": 200, "effective": 20, "unknown": 50}
 #: Maximum number of characters of each text of a request in the list of all requests, which the page keeps in memory.
 _MAX_LISTED_TEXT = 600
-#: Maximum time-out of one call, in seconds. Users cannot wait as long as tasks can.
+#: Maximum time-out of one call, in seconds. It is short because users who look at a page wait less long than tasks.
 MAX_TIMEOUT = 10.0
 #: Maximum response size, in bytes. Parsing a response blocks all other threads of the process.
 MAX_RESPONSE_BYTES = 8 * 1024 * 1024
@@ -93,7 +93,8 @@ def read_overview(
             value = read()
             return Section(value, if_none if value is None else "")
         except CustodyError as error:
-            # A rejection by a gateway does not mean that the service lacks the operation.
+            # ``not_offered`` is only set for a response of the service itself: a gateway's rejection does not mean that
+            # the service lacks the operation.
             return Section(
                 problem=describe(error),
                 not_offered=error.not_offered_by_service,
@@ -133,7 +134,7 @@ def _requests(snapshot: Snapshot, *, keep_all: bool) -> Requests:
     for each in snapshot:
         found[each.reported].append(each)
         if each.deletion_pending and each.for_approval is not None:
-            # A request whose deletion is listed for approval is in effect, and is also listed as pending.
+            # List a request whose deletion is pending twice: it is in effect, and its deletion needs approval.
             pending = judge_request(each.for_approval, "pending", snapshot.verifier)
             found["pending"].append(replace(pending, deletion_pending=True))
     effective = sorted(found["effective"], key=lambda each: read_number(each.id, MAX_ID) or 0)
@@ -149,7 +150,7 @@ def _requests(snapshot: Snapshot, *, keep_all: bool) -> Requests:
 
 def _list_all(snapshot: Snapshot) -> tuple[RequestRow, ...]:
     """Return a row for each request, the newest first."""
-    # Most requests need the same signatures, so equal ones are kept once.
+    # Most requests need the same signatures. To save memory, equal tuples of signature counts are stored only once.
     kept: dict[object, tuple[tuple[SignatureCounts, ...], ...]] = {}
     rows = []
     for each in snapshot:
@@ -165,8 +166,8 @@ def _view(requests: Iterable[Request], state: ReportedState, verifier: Verifier 
     """
     Return the requests of one state, in display order.
 
-    Unverified requests come first, then other faulty ones. Apart from that, the oldest pending requests come first; in
-    the other states, the newest.
+    Unverified requests come first, then other faulty requests, then all others. Within each of these parts, pending
+    requests begin with the oldest, and requests in another state begin with the newest.
     """
 
     def order(found: tuple[RequestRow, Request]) -> tuple[bool, bool, float, int]:
@@ -178,7 +179,7 @@ def _view(requests: Iterable[Request], state: ReportedState, verifier: Verifier 
 
     rows = [(make_row(each, verifier), each) for each in requests]
     rows.sort(key=order)
-    # Use no date for a deletion, because the service does not report when it was requested.
+    # Leave out pending deletions, because the service does not report when a deletion was requested.
     dates = [row.created_at for row, _ in rows if not row.deletion_pending]
     return RequestsView(
         tuple(

@@ -58,8 +58,8 @@ def make_row(request: Request, verifier: Verifier | None) -> RequestRow:
     """
     Return a request as a row.
 
-    Address, label and chain are read from the signed text. If the signed text has no network, the network is the one
-    that the service reports. If keys are pinned, such a network is marked.
+    Address, label and chain are read from the signed text. If the signed text has no network, the row has the network
+    that the service reports. If keys are pinned, that network is marked as not signed.
 
     :param request: a listed request.
     :param verifier: the verifier that verified the request; None if no keys are pinned.
@@ -104,13 +104,13 @@ def _problem(request: Request, envelope: WhitelistEnvelope) -> str:
 
 def signing_paths(request: Request, verifier: Verifier | None) -> tuple[tuple[SignatureCounts, ...], ...]:
     """
-    Return the ways to sign a request, with the valid signatures.
+    Return the alternative ways to sign a request, with the number of valid signatures.
 
-    The ways come from the signed rules. Each lists its groups, with their valid and required signatures.
+    The signed rules define these ways. Each way lists its groups, with their numbers of valid and required signatures.
 
     :param request: a listed request.
     :param verifier: the verifier; None if no keys are pinned.
-    :return: the ways; none if they are unknown.
+    :return: the ways; empty if they are unknown.
     """
     found = find_signatures(request.shown, verifier)
     return tuple(
@@ -120,7 +120,7 @@ def signing_paths(request: Request, verifier: Verifier | None) -> tuple[tuple[Si
 
 
 def _is_creation(envelope: WhitelistEnvelope) -> bool:
-    """Return whether signing a request whitelists the address, according to its action."""
+    """Return whether the effect of signing a request is to whitelist the address, according to the request's action."""
     return is_creation(envelope.action or "", accept_unknown=False)
 
 
@@ -175,7 +175,7 @@ def read_request(client: CustodyClient, request_id: str) -> RequestView:
 
 
 def _describe_trust(request: Request, row: RequestRow, verifier: Verifier | None) -> str:
-    """Describe the proof of a request, or why there is none."""
+    """Describe how a request is proved, or why it is not."""
     if verifier is None:
         return NOT_PINNED
     if request.proved is not None:
@@ -190,8 +190,8 @@ def read_requests(client: CustodyClient, request_ids: Iterable[str]) -> Requests
 
     :param client: the client.
     :param request_ids: the requests' ids, decimal numbers.
-    :return: a row for each request, ordered by id. If a request is not listed, or its state is unknown, this is the
-        row's ``problem``.
+    :return: a row for each request, ordered by id. If a request is not listed, or its state is unknown, the row's
+        ``problem`` says so.
     :raises CustodyRequestError: if an id is not a number, or there are too many; nothing is sent.
     :raises CustodyError: if the requests cannot be read.
     """
@@ -213,7 +213,7 @@ def _row(request: Request, verifier: Verifier | None) -> RequestRow:
 def _signatures(envelope: WhitelistEnvelope, verifier: Verifier | None) -> Iterator[dict[str, Any]]:
     entries = (envelope.wire.get("signedAddress") or {}).get("signatures")
     faults: tuple[str, ...] = ()
-    # If the signatures cannot be examined, the row reports why.
+    # Ignore an error here: if the signatures cannot be examined, the row of the request already reports the reason.
     with suppress(CustodyError):
         faults = () if verifier is None else verifier.examine(envelope.wire).faults
     for entry, fault in zip_longest(entries if isinstance(entries, list) else (), faults):

@@ -26,10 +26,11 @@ LEVELS: dict[Level, str] = {
     "good": "Healthy",
 }
 _WORST_FIRST = list(LEVELS)
-#: A service is waiting if its oldest pending request is older than this: approvers are away for a weekend at most.
+#: The level of a service is ``waiting`` if its oldest pending request is older than this. The time is longer than a
+#: weekend, because approvers may be away over a weekend.
 LONG = timedelta(days=3)
-#: With as many pending requests as a page of the list has, an hour is long: the tasks or users that sign them would
-#: have begun.
+#: If at least this many requests are pending, one hour is already too long, because the tasks or users that sign so
+#: many requests would have begun by then.
 MANY, LONG_FOR_MANY = 50, timedelta(hours=1)
 
 #: The titles of the sections of an overview, by attribute.
@@ -41,7 +42,7 @@ SECTIONS = {
     "webhooks": "webhooks",
     "journal": "newest webhook call",
 }
-# Every service offers the health listing. For the requests, every user needs the role.
+# The sections that every service must offer, and the sections for which every user must have a role.
 _MUST_BE_OFFERED = ("health",)
 _NEEDS_ROLE = ("health", "requests")
 
@@ -96,8 +97,8 @@ def judge_overview(overview: Overview) -> Verdict:
     """
     Return the verdict on an overview.
 
-    Its findings are about health; unverified, unreadable or hidden requests and unknown states; requests that have been
-    pending for long; webhooks that receive no calls; and sections that could not be read.
+    The findings are about health; requests that are unverified, unreadable or hidden, or have an unknown state;
+    requests that have been pending for long; webhooks that receive no calls; and sections that could not be read.
 
     :param overview: the overview.
     """
@@ -135,13 +136,13 @@ def _unread(overview: Overview) -> Iterator[Finding]:
     """
     Yield the sections that could not be read.
 
-    A section other than health is left out if the service itself responds that it does not offer it: some services
-    offer only the documented operations. A section other than health and requests is also left out if the user lacks a
-    role for it.
+    Some services offer only the documented operations, so there is no finding about a section, other than health, that
+    the service itself says it does not offer. There is also no finding if the user lacks a role for a section, other
+    than health and requests.
     """
     sections = {name: getattr(overview, name) for name in SECTIONS}
     if all(each.value is None for each in sections.values()):
-        # If no section could be read, report the common cause once.
+        # If no section could be read, report the problem once, because all sections have the same cause.
         yield Finding("unread", "bad", "", overview.health.problem)
         return
     for name, section in sections.items():
@@ -154,7 +155,7 @@ def _unread(overview: Overview) -> Iterator[Finding]:
 
 
 def _waiting(pending: RequestsView, now: datetime) -> Iterator[Finding]:
-    """Yield a finding if requests have been pending for long, or if their dates do not show for how long."""
+    """Yield a finding if requests have been pending for long, or if the date of the oldest request is unknown."""
     is_many = pending.total >= MANY
     requests = (
         f"{count(pending.total, 'whitelisting request')} {'is' if pending.total == 1 else 'are'} pending approval"
@@ -201,7 +202,7 @@ def describe_state(row: RequestRow) -> tuple[Level, str]:
     """
     level, words = _STATE_LEVELS[row.state], STATES[row.state]
     if row.state == "effective" and row.trust != "verified":
-        # Only signatures prove that a request is in effect.
+        # Without verified signatures, it is not proved that the request is in effect, so its level is not good.
         level = "unknown"
     if row.judged == "missing":
         return "unknown", STATES["missing"]

@@ -26,8 +26,9 @@ def list_connections(user: BaseUser) -> list[ConnectionKey]:
     """
     Return the connections of type ``custody`` that a user may read, sorted by id.
 
-    They come from the database, from environment variables, and from ``[custody] page_connections``. This option names
-    connections in a secrets backend, which cannot be listed; their type is unknown until they are read.
+    The ids come from the database, from environment variables, and from ``[custody] page_connections``. This option
+    names connections in a secrets backend, because a secrets backend cannot be listed. The type of such a connection is
+    unknown until the connection is read.
 
     :param user: the user.
     """
@@ -74,8 +75,9 @@ def _may_be_custody(conn_id: str, variables: list[str]) -> bool:
     """
     Return whether environment variables allow a connection to be of type ``custody``.
 
-    Environment variables precede the database. Airflow converts an id to upper case to find its variable. Only the id
-    in lower case is accepted here, because otherwise one connection would have several ids.
+    Airflow looks for a connection in the environment variables before it looks in the database. To find the variable,
+    it converts the id to upper case, so several spellings of an id lead to the same connection. Only the id in lower
+    case is accepted here, so that the connection has one id.
 
     :param conn_id: the id of the connection.
     :param variables: the names of all variables with a connection, without their prefix.
@@ -85,7 +87,7 @@ def _may_be_custody(conn_id: str, variables: list[str]) -> bool:
         return True
     if conn_id != variable.lower():
         return False
-    # A variable that cannot be read is not of this type.
+    # If the variable's value cannot be read as a connection, it is not a connection of type ``custody``.
     with suppress(Exception):
         connection = EnvironmentVariablesBackend().get_connection(conn_id)
         return connection is not None and connection.conn_type == CustodyHook.conn_type

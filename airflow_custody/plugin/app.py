@@ -41,7 +41,7 @@ _ERRORS = {
     401: ("Not signed in", "Sign in to Airflow to see this page."),
     403: ("Not allowed", "Airflow rejected your sign-in. Sign in again."),
     404: ("Not found", "This page does not exist, or you cannot read this connection."),
-    405: ("Read-only", "These pages only read."),
+    405: ("Read-only", "The Custody pages cannot change anything."),
     500: ("Unexpected error", "See the log of the API server."),
 }
 
@@ -51,8 +51,8 @@ def create_app() -> App:
     # Do not redirect, because a redirect would lead to the host in the request, which may be forged.
     app = FastAPI(title="Custody", openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.state.readings = Readings()
-    # This router comes first. The path of a connection's page may contain slashes, so it also matches the paths of
-    # request pages.
+    # Include this router first, because the path of a connection's page may contain slashes, and therefore also matches
+    # the paths of request pages.
     app.include_router(request_page.router)
     app.include_router(overview_page.router)
     app.mount("/static", StaticFiles(directory=Path(__file__).parent / "static"), name="static")
@@ -66,7 +66,7 @@ def _with_headers(app: App) -> App:
     """Wrap the app so that every response has the common headers, errors included."""
 
     async def with_headers(scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        # Read these now, because routing changes the scope.
+        # Read the paths before the app is called, because routing changes the scope.
         root = scope[ROOT] = str(scope.get("root_path", "")).rstrip("/")
         is_static = str(scope.get("path", "")).removeprefix(root).startswith("/static/")
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from airflow_custody.plugin.readings import Reading
 
 _WORST_FIRST = list(LEVELS)
-#: The sections that are the same for all users who may see them.
+#: The sections of an overview whose data does not depend on the connection's user, if the user may see it at all.
 _SHARED_SECTIONS = ("health", "requests", "webhooks", "journal")
 
 
@@ -46,8 +46,8 @@ class ConnectionRow:
         """
         The sort key of connections to one service.
 
-        Working connections come first. Among equals, connections with pinned keys come first, and then connections that
-        can read more sections.
+        Working connections come first; among these, connections with pinned keys; and among these, connections that can
+        read more sections.
         """
         overview = self.overview
         if overview is None:
@@ -102,7 +102,7 @@ class Card:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether a reading of one of its connections is awaited, and there is none from the last minute."""
+        """Whether a connection of this card has no reading from the last minute, and its next reading is awaited."""
         return any(each.level == "unknown" for each in self.connections)
 
     @property
@@ -129,7 +129,7 @@ class Card:
         """
         levels = [finding.level for finding in self.findings if finding.part == part]
         level: Level | None = levels[0] if levels else "good" if self._is_right(part) else None
-        # An old reading proves nothing about the state now.
+        # Do not report a good level from an old reading, because it does not prove that the state is still good.
         return None if level == "good" and not self._is_current(part) else level
 
     def _is_current(self, part: str) -> bool:
@@ -148,11 +148,13 @@ class Card:
 
 class _ServiceKey(NamedTuple):
     """
-    The service of a connection. Connections with equal keys share a card.
+    The key that identifies the service of a connection. Connections with equal keys share a card.
 
     :param url: the base URL; empty if it is unknown.
-    :param owner: the tenant. If the tenant is unknown, the id of the connection, because any tenant is possible. Empty
-        for a connection without an overview, unless its URL is unknown, or exactly one service has the same URL.
+    :param owner: the tenant of the service. If the tenant is unknown, this is the id of the connection, because the
+        connection may belong to any tenant. A connection without an overview has the owner of the only known service
+        with the same URL; if there is no such service, or there are several, the owner is empty. If its URL is unknown,
+        too, the owner is the id of the connection.
     """
 
     url: str
@@ -236,7 +238,7 @@ def _findings(
             yield CardFinding("unread", level, "", f"{prefix}{connection.problem}", conn_id=connection.conn_id)
         if connection.overview is None:
             continue
-        # A broken connection's health data is stale: it comes from the last successful read.
+        # If a connection is broken, its health data comes from its last successful read, so it is out of date.
         is_old = bool(connection.problem) and some_work
         for finding in judge_overview(connection.overview).findings:
             text = sentence(finding.text)

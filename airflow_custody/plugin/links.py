@@ -67,13 +67,13 @@ class CustodyRequestLink(BaseOperatorLink):
 
         :param operator: the task's operator, after it ran.
         :param ti_key: not used.
-        :return: the URL, as of :class:`CustodyPageLink`. Empty also if no request is known.
+        :return: the URL, in the same form as for :class:`CustodyPageLink`. It is also empty if no request is known.
         """
         try:
             request_ids = operator.linked_request_ids()
         except Exception:
-            # The task ended before its ids were checked. Return no link, because Airflow would log this error as its
-            # own.
+            # The ids are malformed, because the task ended before it checked them. Return no link instead of raising
+            # the error, because Airflow would log it as an error of the link.
             return ""
         conn_id = _conn_id_of(operator)
         return _url(conn_id, requests_path(conn_id, request_ids))
@@ -95,7 +95,7 @@ def _conn_id_of(operator: Any) -> str:
 def _url(conn_id: str, path: str) -> str:
     """Return the URL of a page of a connection; empty if there is no such page."""
     base_url = (conf.get("api", "base_url", fallback="") or "").rstrip("/")
-    # Do not use the frame for an id with a number sign, because the frame ends a path there.
+    # Do not open the page in Airflow's frame if the id contains a number sign, because the frame cuts the path there.
     frame = f"{_FRAME}{urlsplit(base_url).path}" if _FRAME and "#" not in conn_id else ""
     return f"{base_url}{frame}{path}" if path else ""
 

@@ -60,9 +60,9 @@ def find_requests(rows: Sequence[RequestRow], search: str = "", state: str = "",
     :param rows: the requests.
     :param search: words, each of which must be part of the id, the label, the address or the chain, in upper or lower
         case. Default: all requests match.
-    :param state: a state that a request must have: the one that the service reports, or the one that its content and
-        signatures prove. Default: all states.
-    :param number: number of the page, from 1. Above the last page, the last page is returned. Default 1.
+    :param state: a state. A request matches if this is the state that the service reports, or the state that the
+        request's content and signatures prove. Default: all states.
+    :param number: number of the page, from 1. If there is no such page, the last page is returned. Default 1.
     """
     words = search.casefold().split()
     found = [row for row in rows if _has_state(row, state) and _has_words(row, words)]
@@ -86,7 +86,8 @@ def list_requests(request: Request, connection: ConnectionKey) -> HTMLResponse:
     """
     Return the list of all requests of a connection.
 
-    :param request: the request for the page. Its query parameters are the search: ``q``, ``state`` and ``page``.
+    :param request: the HTTP request for the page. Its query parameters ``q`` (words), ``state`` and ``page`` are the
+        search.
     :param connection: the connection, which the user may read.
     """
     asked = request.query_params
@@ -139,9 +140,9 @@ def read_for_page(request: Request, query: Query[Any], missing: str = "") -> dic
     """
     Return the reading for a query as variables of a template.
 
-    :param request: the request for the page.
-    :param query: the query.
-    :param missing: the problem to show if the service does not have the object.
+    :param request: the HTTP request for the page.
+    :param query: what to read.
+    :param missing: the problem to show if the service does not have the object to read.
     """
     (reading,) = request.app.state.readings.get(query)
     now = datetime.now(timezone.utc)

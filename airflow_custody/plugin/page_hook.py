@@ -1,4 +1,4 @@
-"""The hook with which the page reads a service, and the key of its connection."""
+"""The hook with which the page reads a service, and the key that identifies a connection."""
 
 from __future__ import annotations
 
@@ -43,10 +43,12 @@ class PageHook(CustodyHook):
         from airflow.models.connection import Connection
         from airflow.providers.common.compat.sdk import AirflowNotFoundException, conf
 
-        # If teams are disabled, pass no team: the database may still name one, but Airflow would refuse it.
+        # If teams are disabled, pass no team: the database may still name a team, but Airflow would refuse this
+        # argument.
         team = self._key.team if conf.getboolean("core", "multi_team", fallback=False) else None
         connection = Connection.get_connection_from_secrets(conn_id, team_name=team)
-        # Some databases ignore the case of an id. Refuse a row with another id, because access to it was not checked.
+        # Some databases ignore case when they look up an id. Refuse a connection whose id is spelled differently,
+        # because the user's access was checked only for the given spelling.
         if connection.conn_id != conn_id:
             raise AirflowNotFoundException(conn_id)
         return connection

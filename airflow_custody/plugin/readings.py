@@ -1,8 +1,8 @@
 """
 Readings of services. Few reads run at a time, and no page waits long for them.
 
-While a service is read or does not respond, its latest reading is shown. The client's own time-outs end its calls. A
-read that hangs elsewhere, such as in a secrets backend, is given up.
+While a service is being read or does not respond, pages show its latest reading. The client's own time-outs end its
+calls to the service. A read that hangs elsewhere, such as in a secrets backend, is abandoned.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MAX_READS = 4
 MAX_DURATION = 600.0
 #: Maximum number of readings kept, of all connections.
 MAX_KEPT = 500
-#: If a newer reading is awaited, a reading of this age no longer shows that the service is healthy.
+#: If a newer reading is awaited, a reading that is older than this no longer counts as proof of a healthy service.
 OLD_AFTER = timedelta(minutes=1)
 #: How long a reading is shown although later reads fail.
 MAX_AGE = timedelta(hours=1)
@@ -52,10 +52,11 @@ class NothingReadError(Exception):
 @dataclass(frozen=True)
 class Query(Generic[T]):
     """
-    What to read from a service.
+    A description of what to read from a service.
 
-    :param connection: the connection.
-    :param subject: the object to read, such as ``("request", "42")``.
+    :param connection: the connection to the service.
+    :param subject: a key of the object to read, such as ``("request", "42")``. Queries for the same connection and
+        subject share a reading.
     :param read: reads the object with a client of the connection.
     """
 
@@ -84,18 +85,18 @@ class Reading(Generic[T]):
     is_awaited: bool = False
 
     def is_overdue(self, now: datetime) -> bool:
-        """Return whether a reading is awaited, and there is none from the last minute, nor a problem."""
+        """Return whether a reading is awaited, there is no reading from the last minute, and no problem is known."""
         is_old = self.read_at is None or now - self.read_at >= OLD_AFTER
         return self.is_awaited and is_old and not self.problem
 
     def describe_problem(self, now: datetime) -> str:
-        """Return why the last read failed, and the age of the value; empty if it succeeded."""
+        """Return why the last read failed, and the age of the value; empty if the read succeeded."""
         if self.problem and self.value is not None:
             return f"{self.problem} {self._describe_age(now)}"
         return self.problem
 
     def describe_wait(self, now: datetime) -> str:
-        """Return a text about the missing response, with the value's age."""
+        """Return a text that says that the response is awaited, with the age of the value that is shown meanwhile."""
         if self.value is None:
             return "The service has not responded yet."
         return f"The service has not responded yet. {self._describe_age(now)}"
@@ -105,7 +106,7 @@ class Reading(Generic[T]):
 
 
 class _Latest(NamedTuple):
-    """The latest reading, and its completion time on the clock of :class:`Readings`."""
+    """The latest reading for a query, and its completion time on the clock of :class:`Readings`."""
 
     reading: Reading[Any]
     completed_at: float
@@ -113,10 +114,10 @@ class _Latest(NamedTuple):
 
 class Readings:
     """
-    The latest readings of all services, and the threads that make them.
+    The latest readings of all services, and the threads that read them.
 
-    The threads are daemons, so a service that does not respond does not keep the API server from ending. A thread pool
-    would: Python waits for its threads.
+    The threads are daemons, so that a service that does not respond cannot keep the API server from ending. A thread
+    pool is not used, because Python waits for the threads of a pool before it ends.
 
     :param clock: returns the time in seconds.
     """
@@ -127,7 +128,8 @@ class Readings:
         self._slots = threading.Semaphore(MAX_READS)
         self._reads: dict[ConnectionKey, Future[None]] = {}
         self._latest: dict[Query[Any], _Latest] = {}
-        # Hooks whose password was refused, by connection. Keep them, because a new hook would send the password again.
+        # Hooks whose password was refused, by connection. They are kept because a new hook would send the password
+        # again, which may lock the account.
         self._refused_hooks: dict[ConnectionKey, PageHook] = {}
 
     def get(self, *queries: Query[T]) -> list[Reading[T]]:
@@ -143,7 +145,7 @@ class Readings:
             return [self._reading_of(query) for query in queries]
 
     def _start(self, query: Query[Any]) -> Future[None]:
-        """Return the read of the query's connection; if there is none, start one for this query."""
+        """Return the running read of the query's connection. If no read is running, start one for this query."""
         connection = query.connection
         if connection not in self._reads:
             done = Future[None]()
@@ -181,12 +183,12 @@ class Readings:
             del self._latest[oldest]
 
     def _read_in_time(self, query: Query[Any]) -> Reading[Any]:
-        """Read in a thread of its own, which is left behind if it does not end."""
+        """Read in a separate thread. If it does not end in time, abandon the thread, and return a problem."""
         read = Future[Reading[Any]]()
         threading.Thread(target=lambda: read.set_result(self._read(query)), name="custody-read", daemon=True).start()
         if wait([read], MAX_DURATION).done:
             return read.result()
-        log.error("Reading the custody service of connection %r hangs: given up", query.connection.conn_id)
+        log.error("Reading the custody service of connection %r hangs, so it was abandoned", query.connection.conn_id)
         return Reading(problem="Reading did not end. See the log of the API server.")
 
     def _read(self, query: Query[T]) -> Reading[T]:
@@ -203,7 +205,7 @@ class Readings:
         except CustodyError as error:
             return Reading(problem=describe_failure(error), service=service)
         except BaseException:
-            # A library written in another language may crash with a BaseException.
+            # Catch BaseException, because a library that is written in another language may raise it when it crashes.
             log.exception("Could not read the custody service of connection %r", connection.conn_id)
             return Reading(problem="Unexpected error. See the log of the API server.", service=service)
         finally:

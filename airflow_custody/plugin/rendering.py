@@ -32,7 +32,7 @@ from airflow_custody.plugin import PATH
 
 #: The key in a request's scope under which the path of the pages is stored: Airflow's own path and ``/custody``.
 ROOT = "airflow_custody.root"
-#: After how many seconds a browser loads a page again that lacks a current reading.
+#: If a page lacks a current reading, the browser loads the page again after this number of seconds.
 RELOAD_AFTER = 3
 #: The name of the query parameter that keeps a page from loading itself again.
 STAY = "stay"
@@ -40,11 +40,11 @@ STAY = "stay"
 FILTERS = {state: words for state, words in STATES.items() if state != "missing"}
 #: Maximum number of characters that are shown of a text.
 MAX_TEXT = 300
-#: Maximum number of invisible characters of a text that are shown by number.
+#: Maximum number of invisible characters of a text that are shown by their numbers, such as ``U+200B``.
 MAX_HIDDEN = 10
 #: Maximum number of combining marks on one character.
 MAX_MARKS = 3
-# An e-mail address in a text, which is not broken at the end of a line.
+# Matches an e-mail address in a text. The address is not broken at the end of a line.
 _EMAIL = re.compile(r"[A-Za-z0-9._%+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+")
 
 
@@ -54,16 +54,17 @@ def page(
     """
     Return a page.
 
-    These variables of the template are always set: ``root``, the path of the pages; ``airflow``, the path of Airflow's
-    own pages; ``standalone``, whether the page is outside of Airflow's frame; ``refresh``, the link to the page itself;
-    ``stay``, the same link for a page that must not load itself again, empty if it does not; ``now``.
+    These variables of the template are always set: ``root``, the path of the Custody pages; ``airflow``, the path of
+    Airflow's own pages; ``standalone``, whether the page is outside of Airflow's frame; ``refresh``, the link to the
+    page itself; ``stay``, the link to the page that stops it from loading itself again (empty if the page does not load
+    itself again); ``now``, the time.
 
     :param request: the request, whose scope has the path of the pages.
     :param template: the name of a file in ``templates/`` that extends ``base.html``.
     :param status: the HTTP status. Default 200.
     :param is_awaited: whether the page lacks a current reading. If so, the browser loads it again after
-        :data:`RELOAD_AFTER` seconds, unless the user stopped this. Each read ends after ten minutes at the latest, with
-        a value or a problem, and so does the loading. Default False.
+        :data:`RELOAD_AFTER` seconds, unless the user has stopped this. The browser stops after ten minutes at the
+        latest, because each read then ends with a value or a problem. Default False.
     :param values: other variables of the template.
     """
     root = request.scope[ROOT]
@@ -72,8 +73,8 @@ def page(
     values = {
         "root": root,
         "airflow": root.removesuffix(PATH),
-        # Without this header, it is unknown whether the page is in Airflow's frame. Show the link to Airflow then,
-        # because a superfluous link is better than a missing link.
+        # If the browser does not send this header, it is unknown whether the page is in Airflow's frame. In that case,
+        # show the link to Airflow, because a superfluous link is better than a missing link.
         "standalone": request.headers.get("sec-fetch-dest") != "iframe",
         "now": datetime.now(timezone.utc),
         "refresh": _link(request, query),
@@ -94,9 +95,9 @@ def visible(text: object, limit: int = MAX_TEXT) -> Markup:
     """
     Return a text from outside as markup in which all of its characters are visible.
 
-    Invisible characters, characters that change the direction of the text, piled-up marks, and blanks at either end are
-    shown by number; after the first ten, by a replacement character. The markup isolates the text from its
-    surroundings, and keeps an e-mail address on one line if it fits.
+    Invisible characters, characters that change the direction of the text, surplus combining marks, and blanks at
+    either end are shown by their numbers. After the first ten of them, the others are shown as a replacement character.
+    The markup isolates the text from its surroundings, and keeps an e-mail address on one line if it fits.
 
     :param text: the text.
     :param limit: the maximum number of characters to show. Default 300.
@@ -135,12 +136,12 @@ def when(moment: datetime | None, now: datetime, *, exact: bool = False) -> Mark
     """
     Return a moment as markup: its distance from now, with the time in UTC as a tooltip.
 
-    A tooltip cannot be reached by keyboard or touch, so the page of a request shows the time, with the distance as the
-    tooltip.
+    A tooltip cannot be reached by keyboard or touch. Therefore, the page of a request uses ``exact``: it shows the
+    time, and has the distance in the tooltip.
 
     :param moment: the moment; None if it is unknown.
     :param now: the time.
-    :param exact: whether to show the time, and not the distance. Default False.
+    :param exact: whether to show the time, with the distance in the tooltip. Default False.
     """
     if moment is None:
         return Markup('<span class="muted">unknown</span>')

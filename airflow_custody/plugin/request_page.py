@@ -69,7 +69,7 @@ def show_requests(
 
 
 def _read_request(client: CustodyClient, request_id: str) -> RequestView | None:
-    """Return a request; None if the service itself reports that it does not exist."""
+    """Return a request; None if the service itself, not a gateway, reports that the request does not exist."""
     try:
         return read_request(client, request_id)
     except CustodyNotFoundError as error:

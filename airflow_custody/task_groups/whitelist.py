@@ -1,4 +1,4 @@
-"""Task groups that whitelist addresses: those of a file, or a single one."""
+"""Task groups that whitelist addresses: the addresses of a file, or a single address."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _SIGNATURES_TIMEOUT = 24 * 60 * 60
 
 
 class _WhitelistTaskGroup(TaskGroup):
-    """What both groups have in common: the gate on health, the approval's checks, and the signatures."""
+    """The base of both groups: the wait for health, the signing tasks, and the checks of the approval's settings."""
 
     def __init__(
         self,
@@ -57,17 +57,19 @@ class _WhitelistTaskGroup(TaskGroup):
             )
         given = [name for name, value in approval.items() if value is not NOT_GIVEN and value]
         if given and not approve:
-            raise ValueError(f"approve=False asks for no approval, so {', '.join(given)} would have no effect")
+            raise ValueError(
+                f"with approve=False, no approval is requested, so {', '.join(given)} would have no effect"
+            )
         if approve and not _HAS_APPROVALS:
             raise AirflowOptionalProviderFeatureException(
-                f"{type(self).__name__} cannot ask for an approval here: that needs Airflow 3.1 or later with "
-                "apache-airflow-providers-standard. With approve=False, no one is asked in Airflow. To approve in "
-                "advance, use the tasks of the example custody_whitelist_as_tasks."
+                f"{type(self).__name__} cannot request an approval here: approvals need Airflow 3.1 or later with "
+                "apache-airflow-providers-standard. Set approve=False to apply without an approval in Airflow. To "
+                "approve a plan in advance, use the tasks of the example custody_whitelist_as_tasks."
             )
         self._is_mapped = next(self.iter_mapped_task_groups(), None) is not None
         if approve and self._is_mapped:
             raise ValueError(
-                f"{type(self).__name__} cannot ask for an approval in a mapped task group, because a rejection would "
+                f"{type(self).__name__} cannot request an approval in a mapped task group, because a rejection would "
                 "not skip its tasks: approve a plan of all rows with CustodyWhitelistFileTaskGroup(rows=...), or set "
                 "approve=False"
             )
@@ -95,14 +97,14 @@ class _WhitelistTaskGroup(TaskGroup):
         """
         Create a task of the group.
 
-        :param kind: its operator.
-        :param name: its id in the group.
-        :param fixed: its arguments that ``task_arguments`` must not change. Those without a value are left out, so that
-            ``default_args`` apply.
-        :param defaults: its arguments that ``default_args`` and ``task_arguments`` may change.
-        :param shared: other keys of ``task_arguments`` that are for this task, too.
+        :param kind: the operator class.
+        :param name: the task's id in the group.
+        :param fixed: the arguments that ``task_arguments`` must not change. An argument whose value is ``NOT_GIVEN`` is
+            left out, so that ``default_args`` apply.
+        :param defaults: the arguments that ``default_args`` and ``task_arguments`` may change.
+        :param shared: further keys of ``task_arguments`` whose arguments this task also gets.
         """
-        # A trigger rule of default_args could sign without an approval.
+        # Set the trigger rule, because one from default_args could let a task sign although the approval was rejected.
         fixed = {"trigger_rule": "all_success", **fixed}
         inherited = {**self.dag.default_args, **self.default_args}
         arguments = {key: value for key, value in (defaults or {}).items() if key not in inherited}
@@ -121,7 +123,7 @@ class _WhitelistTaskGroup(TaskGroup):
             return kind(task_id=name, dag=self.dag, **arguments)
 
     def _sign(self, signers: Mapping[str, Signer], **content: Any) -> tuple[CustodySignWhitelistRequestsOperator, ...]:
-        """Create the tasks that sign."""
+        """Create the signing tasks, one for each signer."""
         return tuple(
             self._add(
                 CustodySignWhitelistRequestsOperator,
@@ -141,7 +143,7 @@ class _WhitelistTaskGroup(TaskGroup):
         )
 
     def _check_task_arguments(self) -> None:
-        """Refuse arguments of tasks that the group does not have; called when all tasks are there."""
+        """Refuse arguments of tasks that the group does not have. Call this after the last task is created."""
         if unknown := sorted({*self._task_arguments} - self._used_arguments):
             raise ValueError(
                 f"task_arguments: the task group has no task {', '.join(map(repr, unknown))}. Its tasks: "
@@ -151,7 +153,7 @@ class _WhitelistTaskGroup(TaskGroup):
 
 class CustodyWhitelistFileTaskGroup(_WhitelistTaskGroup):
     """
-    A whitelist file, from the plan until its addresses are in effect: plan, approve, apply, sign, wait, complete.
+    Whitelist the addresses of a file: plan, approve, apply, sign, wait until they are in effect, complete.
 
     The group consists of these ordinary tasks, in this order. Each is an attribute of the group, such as
     ``group.plan``, and has its name in the group as its task id, such as ``whitelist.plan``:
@@ -165,7 +167,8 @@ class CustodyWhitelistFileTaskGroup(_WhitelistTaskGroup):
     - ``sign_CONNECTION`` for each of the ``signers`` (``group.signatures``, a tuple);
     - ``wait_until_effective``;
     - ``complete``: deletes the replaced and pruned requests;
-    - ``verify``, with ``evidence``, and ``prove``, with ``prove=True``. Neither waits for the other.
+    - ``verify``, if ``evidence`` is set, and ``prove``, if ``prove`` is True; see these parameters. Neither of the two
+      tasks waits for the other.
 
     Parameters that are not given have the values of ``default_args``, if it has them, except for trigger rules. To
     continue after a failure, clear the failed tasks. Set ``max_active_runs=1`` for the DAG. The user of
@@ -181,7 +184,7 @@ class CustodyWhitelistFileTaskGroup(_WhitelistTaskGroup):
         within the limits of ``plan``. Default True.
     :param assigned_users: the users who may approve, such as ``[{"id": "carol", "name": "carol"}]``. Default: every
         user who may edit the DAG's task instances.
-    :param notifiers: notifiers that Airflow calls when the approval starts to wait. Default: none.
+    :param notifiers: notifiers that Airflow calls when the approval is requested. Default: none.
     :param response_timeout: time after which a plan without a response is rejected. Default: no limit.
     :param prune: whether to delete duplicates, and requests that are not in the file. Default False.
     :param replace: whether a row gets a new request if the request in effect differs. Default False. (templated)
@@ -192,20 +195,20 @@ class CustodyWhitelistFileTaskGroup(_WhitelistTaskGroup):
         (``s3://CONN_ID@bucket/folder``). The task ``verify`` then verifies the whole whitelist with the connection's
         pinned keys, and each of its tries writes a new file there, named after DAG, run, task and try. Default: no
         task ``verify``. (templated)
-    :param prove: whether a last task plans again, and fails if the service differs from the file, or if rows of the
-        file are pending. It also fails while a part of a large plan is left. Default False, because ``complete`` has
-        checked each created request, and the next run plans again.
+    :param prove: whether a last task, ``prove``, plans again. It fails if the service differs from the file, if rows of
+        the file are pending, or if a part of a large plan is left for the next run. Default False, because ``complete``
+        has checked each created request, and the next run plans again.
     :param check_health: whether to wait first until the service is healthy. Default True.
     :param task_arguments: further arguments of single tasks, by their names in the group:
         ``{"plan": {"max_creates": 500}, "apply": {"pool": "custody_apply"}}``. ``sign`` stands for all tasks that sign.
-        ``prove`` also gets the arguments of ``plan``. An unknown name, and an argument that the group itself sets, is
+        ``prove`` also gets the arguments of ``plan``. Unknown names, and arguments that the group itself sets, are
         refused. Default: none.
-    :param custody_conn_id: id of the Airflow connection. Default: that of ``default_args``, or ``custody_default``.
-        (templated)
+    :param custody_conn_id: id of the Airflow connection. Default: the ``custody_conn_id`` in ``default_args``, or else
+        ``custody_default``. (templated)
     :raises ValueError: if a setting is wrong, ``task_arguments`` has an unknown task or an argument that the group
-        sets, or an approval is wanted in a mapped task group.
-    :raises AirflowOptionalProviderFeatureException: if an approval is wanted, and this Airflow has none: it needs
-        Airflow 3.1 or later with ``apache-airflow-providers-standard``.
+        sets, or ``approve`` is True in a mapped task group.
+    :raises AirflowOptionalProviderFeatureException: if ``approve`` is True, and this Airflow does not support
+        approvals, which need Airflow 3.1 or later with ``apache-airflow-providers-standard``.
     """
 
     def __init__(
@@ -255,7 +258,8 @@ class CustodyWhitelistFileTaskGroup(_WhitelistTaskGroup):
             self.approve = self._add(
                 CustodyApproveWhitelistPlanOperator, "approve", {"plan": planned, "defaults": "Reject", **approval}
             )
-            # The hash of the approved plan, even if another plan is made later. It exists only after an approval.
+            # Use the hash that the approval returns: it exists only after an approval, and stays the hash of the
+            # approved plan even if the plan task runs again.
             approved: Any = self.approve.output
             plan_hash = approved["plan_hash"]
         self.apply = self._add(
@@ -264,7 +268,8 @@ class CustodyWhitelistFileTaskGroup(_WhitelistTaskGroup):
             {**self._connection, "plan": planned, "rows": rows, "plan_hash": plan_hash},
         )
         applied: Any = self.apply.output
-        # Sign, and wait, only if each request has exactly the applied content. A plan may consist of deletions only.
+        # Sign, and wait, only if each request has exactly the applied content. If the plan consists of deletions only,
+        # there are no requests, so skip these tasks.
         self.signatures = self._sign(
             signers, request_ids=applied["request_ids"], expected=applied["requests"], skip_if_empty=True
         )
@@ -276,11 +281,11 @@ class CustodyWhitelistFileTaskGroup(_WhitelistTaskGroup):
             "complete",
             {**self._connection, "applied": applied, "plan_hash": plan_hash},
         )
-        # The outputs set the rest of the order.
+        # Set the order of the tasks that do not use each other's output.
         if self.wait_until_healthy is not None:
             self.wait_until_healthy >> self.plan
         chain(*self.signatures, self.wait_until_effective, self.complete)
-        # Both also run if there was nothing to do.
+        # The tasks ``verify`` and ``prove`` also run if there was nothing to do.
         self.verify: CustodyVerifyWhitelistOperator | None = None
         if evidence is not None:
             fixed = {**self._connection, "path": self._evidence_path(evidence), "trigger_rule": "none_failed"}
@@ -294,10 +299,11 @@ class CustodyWhitelistFileTaskGroup(_WhitelistTaskGroup):
         self._check_task_arguments()
 
     def _evidence_path(self, folder: object) -> str:
-        """Return the template of the path of a try's evidence."""
+        """Return a template for the path of the evidence file. It renders to a new path in each try."""
         if not isinstance(folder, str) or not folder.strip("/ "):
             raise ValueError("evidence must be the path of a folder, or the URL of one in an object storage")
-        # Several task groups may have the same folder, and files are never replaced.
+        # Include these ids in the file's name, because several task groups may use the same folder, and an existing
+        # file is never replaced.
         parts = ["{{ dag.dag_id }}", "{{ task.task_id }}", "{{ run_id }}", "{{ ti.try_number }}"]
         if self._is_mapped:
             parts.insert(2, "{{ ti.map_index }}")
@@ -306,7 +312,7 @@ class CustodyWhitelistFileTaskGroup(_WhitelistTaskGroup):
 
 class CustodyWhitelistRequestTaskGroup(_WhitelistTaskGroup):
     """
-    A whitelisting request, from its creation until the address is in effect: create, approve, sign, wait.
+    Whitelist one address: create the request, approve, sign, wait until the address is in effect.
 
     The group consists of these ordinary tasks, in this order. Each is an attribute of the group, such as
     ``group.create``, and has its name in the group as its task id, such as ``whitelist_address.create``:
@@ -345,18 +351,19 @@ class CustodyWhitelistRequestTaskGroup(_WhitelistTaskGroup):
     :param approve: whether the request is signed only after an approval in Airflow's UI. Default True.
     :param assigned_users: the users who may approve, such as ``[{"id": "carol", "name": "carol"}]``. Default: every
         user who may edit the DAG's task instances.
-    :param notifiers: notifiers that Airflow calls when the approval starts to wait. Default: none.
-    :param response_timeout: time after which a request without a response is rejected. Default: no limit.
+    :param notifiers: notifiers that Airflow calls when the approval is requested. Default: none.
+    :param response_timeout: time after which the approval of a request counts as rejected if no user responds. Default:
+        no limit.
     :param check_health: whether to wait first until the service is healthy. Default True.
     :param task_arguments: further arguments of single tasks, by their names in the group:
         ``{"create": {"if_exists": "fail"}, "sign": {"comment": "settlement"}}``. ``sign`` stands for all tasks that
-        sign. An unknown name, and an argument that the group itself sets, is refused. Default: none.
-    :param custody_conn_id: id of the Airflow connection. Default: that of ``default_args``, or ``custody_default``.
-        (templated)
+        sign. Unknown names, and arguments that the group itself sets, are refused. Default: none.
+    :param custody_conn_id: id of the Airflow connection. Default: the ``custody_conn_id`` in ``default_args``, or else
+        ``custody_default``. (templated)
     :raises ValueError: if a setting is wrong, ``task_arguments`` has an unknown task or an argument that the group
-        sets, or an approval is wanted in a mapped task group.
-    :raises AirflowOptionalProviderFeatureException: if an approval is wanted, and this Airflow has none: it needs
-        Airflow 3.1 or later with ``apache-airflow-providers-standard``.
+        sets, or ``approve`` is True in a mapped task group.
+    :raises AirflowOptionalProviderFeatureException: if ``approve`` is True, and this Airflow does not support
+        approvals, which need Airflow 3.1 or later with ``apache-airflow-providers-standard``.
     """
 
     def __init__(
@@ -422,13 +429,14 @@ class CustodyWhitelistRequestTaskGroup(_WhitelistTaskGroup):
                 "approve",
                 {"request": content, "defaults": "Reject", **approval},
             )
-            # What was approved, even if the request is created again later. It exists only after an approval.
+            # Use the id and content that the approval returns: they exist only after an approval, and stay the approved
+            # ones even if the create task runs again.
             approved: Any = self.approve.output
             request_id, content = approved["request_id"], approved["request"]
         # Sign, and wait, only if the request has exactly this content.
         self.signatures = self._sign(signers, request_ids=request_id, expected=content)
         self.wait_until_effective = self._wait(request_id=request_id, expected=content)
-        # The outputs set the rest of the order.
+        # Set the order of the tasks that do not use each other's output.
         if self.wait_until_healthy is not None:
             self.wait_until_healthy >> self.create
         chain(*self.signatures, self.wait_until_effective)

@@ -18,7 +18,7 @@ from airflow_custody.task_groups.whitelist import CustodyWhitelistFileTaskGroup
 with DAG(
     dag_id="custody_first_load",
     schedule=None,
-    # The run that this run starts waits until this run has ended.
+    # Each run starts the next one, which waits until the first has ended.
     max_active_runs=1,
     default_args={"retries": 2, "retry_delay": timedelta(minutes=1)},
 ) as dag:

@@ -14,7 +14,7 @@ VARIABLES = ("TOKEN", "USER", "PASSWORD", "API_KEY_ID", "API_KEY_SECRET")
 
 @pytest.fixture
 def plain(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Return what runs a command in this process, without any credentials."""
+    """Return a function that runs a command in this process, without any credentials."""
     for name in VARIABLES:
         monkeypatch.delenv(f"CUSTODY_{name}", raising=False)
 
@@ -30,7 +30,7 @@ def plain(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.fixture
 def custody(plain: Run, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Return what runs a command against the sandbox, with its token."""
+    """Return a function that runs a command against the sandbox, with the sandbox's token."""
 
     def run(*arguments: str, stdin: str = "") -> Ran:
         return plain(*arguments, "--base-url", sandbox.url, "--max-retries", "0", "--timeout", "5", stdin=stdin)
@@ -41,7 +41,7 @@ def custody(plain: Run, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Ru
 
 @pytest.fixture
 def create(sandbox: Sandbox) -> Create:
-    """Return what creates a request, in effect unless its status is given, and returns its id."""
+    """Return a function that creates a request, in effect unless a status is given, and returns its id."""
 
     def create(number: int, *, status: str = "APPROVED", **fields: str) -> str:
         row = {"label": f"L{number}", "address": f"0x{number:040x}", "blockchain": "ETH", **fields}
@@ -64,7 +64,7 @@ def pins(sandbox: Sandbox, tmp_path: Path) -> list[str]:
 
 @pytest.fixture
 def signed(create: Create, sandbox: Sandbox) -> Create:
-    """Return what creates a request that users really sign, and returns its id."""
+    """Return a function that creates a request that users really sign, and returns its id."""
 
     def create_signed(number: int, **fields: str) -> str:
         sandbox.control.sign_whitelist_requests([identifier := create(number, status="pending", **fields)])

@@ -1,4 +1,4 @@
-"""The commands as Airflow has them: ``airflow custody`` from 3.2 on, and nothing that disturbs it before."""
+"""The commands inside Airflow: ``airflow custody`` from Airflow 3.2 on, and no effect on earlier versions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_airflow_has_the_commands_with_their_exit_codes(connection: str, sandbox
     sandbox.control.update_health(status="failed", group="hsm")
     ran = run(str(Path(sys.executable).with_name("airflow")), "custody", "health")
     assert ran.returncode == 2, ran.stderr
-    # Nothing but the data: Airflow logs to standard output.
+    # The output must be nothing but the data, although Airflow logs to standard output.
     assert json.loads(ran.stdout)["unhealthy"] == 3
     assert sandbox.token not in ran.stdout + ran.stderr
 
@@ -40,7 +40,7 @@ def test_airflow_has_the_commands_with_their_exit_codes(connection: str, sandbox
     ],
 )
 def test_usage_is_that_of_the_console_script(arguments: str, code: int, capsys: pytest.CaptureFixture[str]) -> None:
-    # Airflow's own parser, as its main function uses it.
+    # Use the parser that Airflow's main function uses.
     from airflow.cli.cli_parser import get_parser
 
     with pytest.raises(SystemExit) as caught:
@@ -57,7 +57,7 @@ def test_usage_is_that_of_the_console_script(arguments: str, code: int, capsys: 
     ids=["commands", "options"],
 )
 def test_a_shell_completes_the_commands(line: str, expected: set[str], tmp_path: Path) -> None:
-    # What bash does: it names a line, and reads the completions from file descriptor 8.
+    # Do what bash does: it names a line, and reads the completions from file descriptor 8.
     request = {"COMP_LINE": line, "COMP_POINT": str(len(line)), "_ARGCOMPLETE": "1", "_ARGCOMPLETE_IFS": "\n"}
     airflow, found = Path(sys.executable).with_name("airflow"), tmp_path / "completions"
     subprocess.run(

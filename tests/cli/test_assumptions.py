@@ -1,4 +1,4 @@
-"""What the package assumes about the service, tried at services that read their interface in other ways."""
+"""The check of the package's assumptions about the service, against services that read the interface in other ways."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def envelope(**fields: Any) -> Callable[[Sandbox, list[str]], object]:
 
 
 def of_another_user(sandbox: Sandbox, ids: list[str]) -> None:
-    """Let somebody have made all requests whose external id is this user's number."""
+    """Let another user have made all requests, one whose external id is this user's number."""
     with CustodyClient(sandbox.url, sandbox.token) as client:
         trail = {"userId": "999", "externalUserId": client.get_current_user()["id"], "action": "create"}
     for each in ids:
@@ -104,7 +104,7 @@ HOLDS, FAILS, UNKNOWN = "holds", "does not hold", "cannot tell"
 @pytest.mark.parametrize(
     ("reading", "name", "state", "excerpt"),
     [
-        # What the interface leaves open.
+        # Behaviour that the interface does not define.
         (configured(status_words={"APPROVED": "0xab12"}), "status words", FAILS, '{"(other text)": 3}'),
         (
             configured(status_words={"APPROVED": "ACTIVE"}),
@@ -122,7 +122,7 @@ HOLDS, FAILS, UNKNOWN = "holds", "does not hold", "cannot tell"
         (lambda sandbox, ids: sandbox.control.configure(forged=ids[:1]), "signatures", FAILS, '"unverified": 1'),
         (written_late, "webhook calls", FAILS, '"by time": false'),
         (configured(version="3.13"), "operations", FAILS, '"not offered": ["list health checks"]'),
-        # Bad days.
+        # Services that fail, or respond late.
         (fault("status", "/webhooks/calls", status=403), "webhook calls", UNKNOWN, '"status": 403'),
         (fault("rate_limit", LISTING, retry_after=1), "status words", UNKNOWN, "rate-limited"),
         (fault("html", f"{LISTING}/{2**62}", status=404), "refusals", FAILS, '"body": "another program'),
@@ -167,7 +167,7 @@ def test_clocks(custody: Run, monkeypatch: pytest.MonkeyPatch, seconds: int, sta
     date = NOW + timedelta(seconds=seconds)
     monkeypatch.setattr(Observation, "of", lambda response: Observation(200, NOW, date))
     assert states(custody("check", "--assumptions", "-o", "json"))["clock"] == state
-    # A token that is refused ends it.
+    # The check stops when the token is refused.
     monkeypatch.setenv("CUSTODY_TOKEN", "unknown-token")
     ran = custody("check", "--assumptions", "-o", "json")
     assert ran.code == 1
@@ -177,7 +177,7 @@ def test_clocks(custody: Run, monkeypatch: pytest.MonkeyPatch, seconds: int, sta
 def test_a_report_does_not_identify_the_service(
     custody: Run, pins: list[str], sandbox: Sandbox, create: Create, tmp_path: Path
 ) -> None:
-    """Each text that the service may write where a word is expected is a value of the request itself."""
+    """If the service may write any text where a word is expected, the text is a value of the request itself."""
     secrets = {"label": "Treasury of Example", "memo": "Example-Bank", "customer_id": "customer-4711"}
     identifier = create(1, status="pending", **secrets)
     address = f"0x{1:040x}"

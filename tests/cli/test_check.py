@@ -139,12 +139,12 @@ def test_clocks_that_differ(
     assert states(ran)["clock"] == state
     words = "behind" if seconds > 0 else "ahead of"
     assert f"this machine's clock is {abs(seconds)} s {words} the service's" in detail(ran, "clock")
-    # The button does not judge the clocks.
+    # Unlike the command, the button does not compare the clocks.
     assert ran.code == (0 if state == "ok" else 1)
     assert CustodyHook().test_connection()[0] is True
 
 
-# --- who the user is, as the button sees it, too ---------------------------------------------------------------
+# --- the user: the button checks the same ---------------------------------------------------------------------
 
 OWN_404 = {"error": "NotFound", "message": "not found", "code": 404}
 USER = {"id": "7", "roles": ["TPUser"]}
@@ -167,7 +167,7 @@ def add_fault(sandbox: Sandbox, path: str, status: int, body: Any) -> None:
         ((200, {}), (404, OWN_404), False, ["failed", "unknown", "unknown", "ok"]),
         ((200, {"groups": {}}), (404, OWN_404), True, ["ok", "unknown", "unknown", "ok"]),
         (None, (403, role_refusal("tpuser")), False, ["ok", "unknown", "failed", "ok"]),
-        # A refusal that names no role is not about roles.
+        # A refusal that names no role does not prove that a role is missing.
         ((200, {}), (403, OTHER_REFUSAL), False, ["unknown", "failed", "not checked", "ok"]),
         ((200, {}), (200, {"result": {"id": "\u200b", "externalUserId": "\n"}}), False, ["not checked"] * 4),
         ((404, OWN_404), (404, OWN_404), False, ["unknown", "unknown", "unknown", "failed"]),
@@ -176,7 +176,7 @@ def add_fault(sandbox: Sandbox, path: str, status: int, body: Any) -> None:
         (None, (404, "<html>"), False, FAILED),
         (None, (200, {"result": {"id": "7", "roles": []}}), False, ["ok", "ok", "failed", "ok"]),
         (None, (200, {"result": {"id": "7"}}), True, ["ok", "ok", "unknown", "ok"]),
-        # What such a status means is not published.
+        # It is not published what such a status means.
         (None, (200, {"result": {**USER, "status": "locked"}}), True, ["ok", "unknown", "ok", "ok"]),
     ],
     ids=[
@@ -248,11 +248,11 @@ def test_missing_roles_are_named_with_their_purpose(
 ) -> None:
     monkeypatch.setenv("CUSTODY_TOKEN", sandbox.control.add_token(["TPUser", "adminreadonly"]))
     ran = custody("check", "-o", "json")
-    # A user does not need all roles: the creator of a request should not approve it.
+    # A user need not have all roles, because the creator of a request should not approve it.
     assert ran.code == 0
     assert states(ran)["roles"] == "ok"
     assert "Missing: WhitelistedAddressCreator (creating whitelisting requests), " in detail(ran, "roles")
-    # One of two is enough to read.
+    # One of the two roles is enough to read.
     assert "reading webhooks" not in detail(ran, "roles")
 
 
@@ -303,7 +303,7 @@ def check(custody: Run, folder: Path, *keys: str, minimum: int = 2) -> Ran:
 def test_the_rules_in_force_are_signed_as_pinned(
     custody: Run, sandbox: Sandbox, keys: list[str], tmp_path: Path
 ) -> None:
-    # One signature would be enough; a pinned key that signed nothing is named all the same.
+    # One signature would be enough, but a pinned key that has signed nothing is named nevertheless.
     sandbox.control.configure(superadmin_minimum=1)
     ran = check(custody, tmp_path, public_pem(1), *keys, minimum=1)
     found = row(ran, "signatures")
@@ -398,7 +398,7 @@ def test_a_signer_is_compared_with_the_rules(
     assert ran.code == 0
     assert states(ran)["signer"] == state
     assert text in detail(ran, "signer")
-    # The role is required only of a user who is to sign.
+    # The role is required only if the user is to sign.
     assert custody("check", "--role", role, "-o", "json").code == (1 if state == "unknown" else 0)
 
 

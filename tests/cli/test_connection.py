@@ -1,4 +1,4 @@
-"""Which service, and as whom."""
+"""The options that name the service and the user."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_setting_is_never_ignored(plain: Run, connection: str, option: list[st
     [
         (["--conn-id", "custody_default"], "--conn-id and --base-url are both given"),
         (["--verify", "/none.pem"], "verify"),
-        # Others on the machine can read an argument.
+        # An argument is unsafe for a secret, because other users of the machine can read it.
         (["--proxy", "http://ann:s3cret@proxy.example.com:3128"], "HTTPS_PROXY"),
         (["--proxy", "ann:s3cret@proxy:1"], "HTTPS_PROXY"),
     ],

@@ -35,7 +35,7 @@ def test_examples_are_copied_with_the_file_that_they_read(
     assert {path.name for path in copies} == files
     assert all(path.read_bytes() == (SOURCES / path.name).read_bytes() for path in copies)
     assert len(ran.out.splitlines()) == len(copies)
-    # What is the same is skipped.
+    # Files that already exist with the same content are skipped.
     ran = plain("examples", *names, "--to", str(folder))
     assert ran.code == 0
     assert ran.out == ""

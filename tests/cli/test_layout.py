@@ -1,4 +1,4 @@
-"""Lines and tables: as wide as they are, or as wide as a terminal."""
+"""Lines and tables: as wide as their content, or as the terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is printed where, and how commands end that do not end well: Ctrl-C, a reader that goes, the unexpected."""
+"""Where commands print, and how they end if something goes wrong: Ctrl-C, a reader that closes its end, a crash."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_closed_pipe_does_not_change_the_exit_code(sandbox: Sandbox, create: C
     ids=["output closed", "output full", "input closed", "errors closed", "errors full"],
 )
 def test_streams_that_are_closed_or_full_are_an_error_without_a_traceback(command: str, end: str, message: str) -> None:
-    # Unbuffered output fails where it is written, and argparse does not say so.
+    # Writing unbuffered output fails at once, and argparse ignores the failure.
     env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     line = f"{' '.join(CUSTODY)} {command} {end}"
     ran = subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=600, check=False, env=env)
@@ -103,7 +103,7 @@ def test_output_is_utf_8_in_every_locale() -> None:
 
 def test_log_lines_go_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
     log = logging.getLogger("test_log_lines_go_to_standard_error")
-    # Whatever handlers other tests have left at the root.
+    # Other tests may have left handlers at the root logger.
     log.propagate = False
     handler = logging.StreamHandler(sys.stdout)
     log.addHandler(handler)

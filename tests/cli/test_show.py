@@ -1,4 +1,4 @@
-"""One request: what ``custody whitelist show`` says of it, and deleting it, the only command that changes anything."""
+"""``custody whitelist show``; and ``custody whitelist delete``, the only command that changes anything."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_legacy_form_names_what_it_does_not_cover(
     assert "trust: verified\n" in out
     assert f"legacy: {what}" in out
     assert "ERC20" not in out
-    # And the audit names it.
+    # The audit names this request, too.
     assert f'"L1", validly signed by signer-1@example.test, {what}' in custody("whitelist", "verify", *pins, legacy).out
 
 
@@ -110,7 +110,7 @@ def test_it_shows_what_it_deletes_and_asks(
     sandbox.control.change_whitelist_request(identifier, label="Zürich\x1b[2K")
     sandbox.control.clear_request_log()
     ran = delete(identifier, stdin=Terminal(f"{answer}\n"))
-    # Nothing that the service says stands in the question.
+    # The question contains no text from the service.
     assert ran.err.startswith(
         f"custody: label: Zürich\\u001b[2K\ncustody: chain: ETH\ncustody: address: 0x{1:040x}\n"
         f"Delete request {identifier}, in effect, at {sandbox.url}? [y/N] "

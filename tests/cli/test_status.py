@@ -75,7 +75,7 @@ def hide(sandbox: Sandbox, number: str) -> None:
             1,
             ["NOT READ: pending this user's approval: get pending approvals failed: "],
         ),
-        # One failure of all is said once.
+        # If all parts have the same failure, it is reported once.
         (
             lambda sandbox, number: sandbox.control.add_fault("html", times=None),
             1,
@@ -105,7 +105,7 @@ def test_parts_that_the_service_does_not_offer_are_no_errors(custody: Run, sandb
     sandbox.control.configure(operations="contract")
     ran = custody("status")
     assert ran.code == 0
-    # The unread parts are not known to be well.
+    # The parts that could not be read are not reported as good.
     assert ran.out.startswith("Healthy (not complete) at ")
     assert "\nWEBHOOKS: not offered\n" in ran.out
 
@@ -151,10 +151,10 @@ def test_names_for_a_health_gate_are_listed(custody: Run) -> None:
     header, row, *_ = ran.out.splitlines()
     assert header.split() == ["GROUP", "COMPONENT", "CHECK", "STATUS", "RESULTS"]
     assert row.split()[:6] == ["blockchain", "chain-gateway", "nodes", "success", "BTC", "success,"]
-    # Each of them can be asked for.
+    # Each of these checks can be selected.
     names = [f"--{name}={each[name]}" for each in custody("health", "-o", "json").data["listed"] for name in CRITERIA]
     assert custody("health", *names, "--require-results", "BTC").code == 0
-    # A name that does not exist is said with those to choose from.
+    # If a name does not exist, the error lists the existing names.
     ran = custody("health", "--group", "hms")
     assert ran.code == 1
     assert ran.err.startswith("custody: no group named 'hms' exists; the groups are 'blockchain', 'database', 'hsm'.")
@@ -188,7 +188,7 @@ def test_a_check_with_missing_values_is_listed_and_is_not_healthy(
         ("--healthy-status fine", 2),
         ("--healthy-status fine --healthy-status SUCCESS", 0),
         ("--tenant-id 99", 2),
-        # The result of this one has expired.
+        # The result of this check has expired.
         ("--group expired", 2),
         ("--group expired --no-require-fresh", 0),
     ],

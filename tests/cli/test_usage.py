@@ -1,4 +1,4 @@
-"""Usage: names, exit codes, help. What is documented is what happens."""
+"""Names, exit codes and help of the commands. The commands behave as documented."""
 
 from __future__ import annotations
 

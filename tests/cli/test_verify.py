@@ -1,4 +1,4 @@
-"""The audit: ``custody whitelist verify``."""
+"""The audit of all signatures: ``custody whitelist verify``."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_hidden_requests_are_not_verified_and_the_evidence_says_so(
     assert "1 request: 1 verified, 1 more hidden (" in ran.out
     file = tmp_path / "evidence.json"
     file.write_text(audit("-o", "json", "--evidence").out)
-    # Requests that are given by id are in the file, or absent.
+    # A request that is given by its id is either in the evidence file, or reported as absent.
     for run, arguments in ((audit, []), (plain, ["whitelist", "verify", *pins, "--from", str(file)])):
         assert run(*arguments).out.startswith(text)
         assert [run(*arguments, *each).code for each in ([], ["--id", shown], ["--id", hidden])] == [2, 0, 2]
@@ -64,7 +64,7 @@ def test_signed_requests_are_verified(audit: Audit, signed: Create, sandbox: San
         for number, each in enumerate(ids, 1)
     ]
     assert re.match(r"2 requests: 2 verified \(2 of 2 pinned keys must sign \([0-9a-f]{16}…, [0-9a-f]{16}…\)\. ", last)
-    # What an auditor keeps.
+    # An auditor keeps this JSON output.
     data = audit("-o", "json").data
     pins = VerificationPins(**sandbox.control.pins())
     assert data["service"] == {"base_url": sandbox.url, "tenant_id": "1"}
@@ -112,7 +112,7 @@ def test_an_invalid_signature_of_a_pending_request_is_a_finding(audit: Audit, cr
     ran = audit("--rejected-statuses", "none")
     assert ran.code == 2
     assert f"request {pending}: PENDING: its signature 1 of 1 " in ran.out
-    # The sandbox lists it where it lists what is pending.
+    # The sandbox lists this request among the pending requests.
     assert f"request {rejected}: pending, no valid signature\n" in ran.out
 
 
@@ -128,7 +128,7 @@ def test_pending_requests_without_rules_of_their_own(
         client.approve_whitelist_requests([pending], base64.b64encode(signature).decode(), "yes")
     says = f"request {pending}: pending, validly signed by "
     assert says in audit("--id", pending).out
-    # The rules are kept, too.
+    # The evidence file also contains the rules.
     file = tmp_path / "audit.json"
     file.write_text(audit("--evidence", "-o", "json").out)
     assert says in plain("whitelist", "verify", "--from", str(file), *pins).out
@@ -205,10 +205,10 @@ def test_evidence_is_verified_without_the_service(plain: Run, kept: Path, pins: 
     }
     assert now["service"] is None
     assert now["file"] == {"name": str(kept), "sha256": hashlib.sha256(kept.read_bytes()).hexdigest()}
-    # Each container is there once.
+    # The evidence file contains each rules container once.
     assert len(then["evidence"]["rules"]) < len(then["evidence"]["rows"])
     assert sandbox.control.request_log() == []
-    # What comes out again can be verified again.
+    # Evidence that was written from a file can be verified again.
     arguments = ["-o", "json", "--evidence", "--id", then["rows"][0]["id"]]
     kept.write_text(plain("whitelist", "verify", "--from", str(kept), *pins, *arguments).out)
     ran = plain("whitelist", "verify", "--from", str(kept), *pins)

@@ -63,7 +63,7 @@ def test_a_plan_is_printed_and_fails_if_a_chain_is_not_enabled(custody: Run, san
 
 
 def test_every_mistake_in_several_files_is_reported(plain: Run, file: Path, tmp_path: Path) -> None:
-    """As pre-commit gives them: all are checked, and each fault has its file."""
+    """Commands get several files from pre-commit: all files are checked, and each fault names its file."""
     wrong = tmp_path / "two.yaml"
     wrong.write_text("version: 1\naddresses:\n" + "- {label: L, address: x, blockchain: ETH, adress: x}\n" * 2)
     arguments = ["whitelist", "validate", str(file), str(wrong), "/nope.yaml"]
@@ -152,7 +152,7 @@ def test_changes_are_2_in_each_form(custody: Run, create: Create, file: Path, fo
 @pytest.mark.parametrize(
     ("options", "states", "actions"),
     [
-        # Of the file's two rows one has another label at the service, and one another status word.
+        # Of the file's two rows, one has another label at the service, and the other has an unknown status word.
         ([], ["differs", "differs", "undeclared"], []),
         (["--prune"], ["differs", "differs", "undeclared"], ["delete"]),
         (["--prune", "--ignore", "ID"], ["differs", "differs", "undeclared"], []),
@@ -198,7 +198,7 @@ def test_a_part_of_a_plan(custody: Run, create: Create, file: Path) -> None:
     line = "1 of 2 operations; the rest follows in the next run."
     assert custody(*arguments, "--at-most", "1").out.startswith(line)
     assert custody(*arguments, "--at-most", "1", "-o", "markdown").out.startswith(f"**{line}**")
-    # Limits are about the whole plan.
+    # The limits apply to the whole plan.
     assert custody(*arguments[:3], "--at-most", "1", "--max-creates", "1").code == 1
     assert "--at-most: must be a whole number of at least 1" in custody(*arguments, "--at-most", "0").err
 
@@ -272,7 +272,7 @@ def test_hidden_requests_make_a_dump_incomplete(custody: Run, create: Create, sa
     assert ran.code == 1
     assert "THIS FILE IS INCOMPLETE" in ran.out
     assert "missing: the service counts 1 request that it does not return" in ran.err
-    # In a plan, they are only observed.
+    # A plan only observes these requests.
     assert custody("whitelist", "plan", str(file), "-o", "json").data["hidden"] == 1
 
 
@@ -318,10 +318,10 @@ def test_an_unknown_status_is_reported(custody: Run, create: Create) -> None:
     ran = custody("whitelist", "dump")
     assert ran.code == 0
     assert yaml.safe_load(ran.out) == {"version": 1, "addresses": []}
-    assert "a file without addresses is refused" in ran.err
+    assert "a plan refuses a file without addresses" in ran.err
     identifier = create(1, status="live")
     ran = custody("whitelist", "dump")
-    # All that it asks for is in the file.
+    # The file contains all of the request's content.
     assert ran.code == 0
     assert f"whitelisting request {identifier} has the unknown status live, and may not be in effect" in ran.err
     ran = custody("whitelist", "dump", "--effective-statuses", "live")
@@ -342,6 +342,6 @@ def test_with_pins_unverified_requests_are_not_dumped(
     text = f"missing: whitelisting request {forged}: not verified: "
     assert f"custody: {text}" in ran.err
     assert f"# {text}" in ran.out
-    # Anybody may have put it there: the service alone says that somebody asked for it.
+    # Only the service says that this address was requested, so anybody may have added it.
     assert f"request {waiting} is pending approval (status pending), and has no signature: keep this row" in ran.out
     assert f"1 row is not proved by any signature: {waiting}. Keep only addresses" in ran.err

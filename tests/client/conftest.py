@@ -22,13 +22,13 @@ def client(sandbox: Sandbox) -> Iterator[CustodyClient]:
 
 @pytest.fixture
 def ann(sandbox: Sandbox) -> str:
-    """Return the id of a user of that name."""
+    """Return the id of the user ann."""
     return sandbox.control.add_user("ann", ROLES, password=PASSWORD)
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """Return the clock by which tokens end."""
+    """Return the clock that decides when tokens expire."""
     made = Clock(time.time())
     monkeypatch.setattr("airflow_custody.client.auth.time", SimpleNamespace(time=made))
     return made

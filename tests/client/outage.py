@@ -29,17 +29,17 @@ def network(state: str) -> None:
 
 
 def wait() -> None:
-    """Say that the connection stands, and wait for the network to be cut."""
+    """Report that the connection is open, and wait for the network to be cut."""
     print("connected", flush=True)
     sys.stdin.readline()
 
 
 def send(url: str) -> None:
-    # The outage lasts longer.
+    # The outage lasts longer than the time-outs.
     fence.FENCE = 600.0
     with suppress(CustodyError):
         CustodyClient(url, "t0ken", timeout=TIMEOUT).create_whitelist_request(REQUEST, before_send=wait)
-    # Alive, so that nothing but giving up ends the connection.
+    # The connection is alive, so it ends only if the client gives up.
     time.sleep(600)
 
 
@@ -71,7 +71,7 @@ def main() -> None:
     time.sleep(2 * TIMEOUT)
     network("up")
     os.write(clients["fine"].stdin.fileno(), b"go\n")  # type: ignore[union-attr]
-    # The pauses between the system's attempts have become long.
+    # Wait until the pauses between the system's attempts have become long.
     time.sleep(5)
     while REQUEST.address not in "".join(received["fine"]):
         time.sleep(0.1)

@@ -23,7 +23,7 @@ CALLS: dict[str, Callable[[CustodyClient, Any], object]] = {
 }
 
 
-#: Neither an id nor a status; the last is what Python reads as a UUID, and is not one in a path.
+#: Neither an id nor a status. Python reads the last value as a UUID, but in a path it is not a UUID.
 WRONG: list[Any] = [None, True, [[]], "x", "../x", "{00000000-0000-0000-0000-000000000000}"]
 
 

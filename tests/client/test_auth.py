@@ -69,7 +69,7 @@ def test_a_revoked_token_is_replaced_once(sandbox: Sandbox, anns: CustodyClient,
         assert sign_ins(sandbox) == tokens
         sandbox.control.revoke_tokens(ann)
     assert len(sandbox.control.whitelist_requests()) == 1
-    # It is refused if another password has been set meanwhile: once.
+    # If another password has been set meanwhile, it is sent, and may be refused once.
     sandbox.control.add_user("ann", ROLES, user_id=ann, password="another")
     for _ in range(3):
         with pytest.raises(CustodyAuthenticationError, match="does not send the same credentials again"):
@@ -78,7 +78,7 @@ def test_a_revoked_token_is_replaced_once(sandbox: Sandbox, anns: CustodyClient,
 
 
 def test_a_create_is_not_sent_again_after_a_gateways_401(sandbox: Sandbox, anns: CustodyClient) -> None:
-    # The gateway may say so after the service has done the work.
+    # A gateway may return this after the service has done the work.
     read(anns)
     sandbox.control.add_fault("html", method="POST", path="/whitelists/addresses", status=401, work=True)
     with pytest.raises(CustodyOutcomeUnknownError):
@@ -93,7 +93,7 @@ def test_a_persistent_401_does_not_become_a_loop(sandbox: Sandbox, anns: Custody
     for calls in range(1, 4):
         with pytest.raises(CustodyAuthenticationError, match="user name or the password"):
             read(anns)
-        # At most one new token for each call, which is sent twice.
+        # For each call, at most one new token is fetched, and the call is sent at most twice.
         assert len(sandbox.control.request_log(method="GET")) == 2 * calls
         assert sign_ins(sandbox) <= 1 + calls
     sandbox.control.clear_faults()
@@ -107,7 +107,7 @@ def test_a_persistent_401_does_not_become_a_loop(sandbox: Sandbox, anns: Custody
 def test_a_clock_that_is_wrong_does_not_sign_in_at_every_call(
     sandbox: Sandbox, anns: CustodyClient, ann: str, offset: float
 ) -> None:
-    """A token that seems expired is used until it is refused."""
+    """A token that seems to have expired is used until the service refuses it."""
     sandbox.control.configure(clock_offset=offset)
     for tokens in (1, 2, 3):
         for _ in range(5):
@@ -135,7 +135,7 @@ def test_refused_credentials_are_not_sent_again(sandbox: Sandbox, anns: CustodyC
     assert ("the password (from " in texts[0]) is (status == 401)
     assert ("one-time codes are not supported" in texts[0]) is (status == 401)
     assert len(sandbox.control.request_log()) == 1
-    # Another client tries once, such as that of a task's next try.
+    # Another client, such as that of a task's next try, tries the password once.
     with client_of(sandbox, PasswordSignIn("ann", PASSWORD)) as client:
         read(client)
 
@@ -161,7 +161,7 @@ def test_many_threads_send_what_is_refused_once(sandbox: Sandbox, anns: CustodyC
 FAILURES: list[dict[str, Any]] = [
     {"kind": "drop"},
     *({"kind": "status", "status": status} for status in (429, 503)),
-    # A gateway's word, which says nothing about the password.
+    # A refusal by a gateway says nothing about the password.
     *({"kind": "html", "status": status} for status in (200, 401)),
     {"kind": "status", "status": 401, "body": {"message": "no"}},
     *({"kind": "status", "status": 200, "body": {"result": token}} for token in ("", "two words")),
@@ -230,7 +230,7 @@ def key(sandbox: Sandbox, ann: str) -> ApiKey:
 
 
 def test_calls_are_signed(sandbox: Sandbox, key: ApiKey) -> None:
-    # A call that is repeated is signed again.
+    # A repeated call is signed again.
     sandbox.control.add_fault("status", path="/health", status=503, times=2, work=True)
     with client_of(sandbox, key, max_retries=2) as client:
         client.list_health_checks(tenant_id="1")

@@ -1,4 +1,4 @@
-"""What was sent, and on which connection: what decides that a request may be sent again, and whose a response is."""
+"""What was sent, and on which connection. This decides what may be sent again, and which request a response answers."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Service:
     """
     A service that responds as it should, and does to its connections what a test says.
 
-    :param authority: what it has its certificate from; None: it does not speak TLS.
+    :param authority: the authority that has issued its certificate; None: the service does not use TLS.
     """
 
     def __init__(self, authority: Authority | None) -> None:
@@ -71,7 +71,7 @@ class Service:
         self.on_headers: Callable[[socket.socket], bool] = lambda stream: True
         #: What it sends in response to the requests, one after the other; then as it should.
         self.responses: list[bytes] = []
-        # First the one that accepts connections, and starts the others.
+        # The first thread accepts connections, and starts the others.
         self._threads = [threading.Thread(target=self._serve, daemon=True)]
         self._threads[0].start()
 
@@ -135,7 +135,7 @@ def client(service: Service, authority: Authority) -> Iterator[CustodyClient]:
 
 @pytest.fixture
 def connected(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Return the file descriptors of the connections that this process has made, the last one last."""
+    """Return the file descriptors of the connections that this process has made, the newest last."""
     made: list[int] = []
     connect = socket.socket.connect
 
@@ -196,7 +196,7 @@ def test_closing_a_client_leaves_the_calls_of_other_threads_alone(service: Servi
 def test_a_pooled_connection_that_ended_or_has_something_unasked_is_not_used(
     service: Service, client: CustodyClient, how: str, connected: list[int]
 ) -> None:
-    """A second response is not taken for the response to the next request."""
+    """An unexpected second response must not be used as the response to the next request."""
     for call, number in ((create, 1), (read, 2)):
         call(client)
         stream = service.connections[-1]
@@ -204,7 +204,7 @@ def test_a_pooled_connection_that_ended_or_has_something_unasked_is_not_used(
             stream.sendall(created(666) if call is create else listed("stale"))
         else:
             stream.shutdown(socket.SHUT_WR if how == "half closed" else socket.SHUT_RDWR)
-        # It has arrived.
+        # Wait until it has arrived.
         assert select.select(connected[-1:], [], [], 60)[0]
         assert client.create_whitelist_request(REQUEST) == str(2 * number)
         assert len(service.connections) == 1 + number
@@ -253,7 +253,7 @@ def test_a_truncated_response_is_no_success(authority: Authority, truncated: byt
     for call in (create, read, lambda client: client.delete_webhook(WEBHOOK)):
         with (
             raw_server(respond, context_of(authority)) as (url, received),
-            # urllib3 repeats some of these whatever the method, unless told otherwise.
+            # Unless told otherwise, urllib3 repeats some of these failures regardless of the method.
             CustodyClient(url, "t0ken", verify=authority[1], max_retries=3 if call is create else 0) as client,
             pytest.raises(CustodyError) as caught,
         ):
@@ -267,7 +267,7 @@ def test_a_truncated_response_is_no_success(authority: Authority, truncated: byt
 
 
 class Recorder:
-    """What ``before_send`` does in the tests: it counts, and may do something."""
+    """A ``before_send`` for the tests: it counts its calls, and may call a function."""
 
     def __init__(self, *steps: Callable[[], object]) -> None:
         self.calls = 0
@@ -344,7 +344,7 @@ def test_a_before_send_that_is_slow_three_times_ends_the_create(
 def test_a_machine_that_sleeps_while_it_records_records_again(
     service: Service, client: CustodyClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its monotonic clock stands still meanwhile."""
+    """The machine's monotonic clock stands still while it sleeps."""
     monkeypatch.setattr(transport, "time", time)
     clock = time.time
     before = Recorder(lambda: monkeypatch.setattr(time, "time", lambda: clock() + 60))
@@ -372,10 +372,10 @@ def test_a_signature_is_new_when_the_body_leaves(
 
 
 def test_a_time_out_before_the_body_is_read_is_retried(caplog: pytest.LogCaptureFixture) -> None:
-    """Whatever the error's type says."""
+    """The type of the error does not matter."""
 
     def wait(stream: socket.socket) -> None:
-        # It ends when the client has had enough.
+        # The server ends when the client gives up.
         stream.recv(65536)
 
     caplog.set_level("INFO")
@@ -434,7 +434,7 @@ def test_a_response_that_came_before_the_request_left_is_not_the_response_to_it(
     assert "responded before the request's body was sent; the request was not carried out; retry 1" in caplog.text
 
 
-# --- what was given up -------------------------------------------------------------------------------------
+# --- requests that the client gave up ------------------------------------------------------------------------
 
 
 def test_a_request_that_was_given_up_is_not_delivered_later() -> None:

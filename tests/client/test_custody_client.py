@@ -1,4 +1,4 @@
-"""The client: what it takes from its caller, to whom it sends its credentials, and what it reads."""
+"""The client: its arguments, the hosts to which it sends its credentials, and the responses it accepts."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_accepted(url: str) -> None:
         ({"verify": "/no/such.pem"}, "verify"),
         ({"client_cert": "/no/such.pem"}, "client_cert"),
         ({"client_cert": ["a", "b", "c"]}, "client_cert"),
-        # The key itself, where its path belongs.
+        # The setting contains the key itself instead of the key's path.
         *(({name: "-----BEGIN EC PRIVATE KEY-----\ns3cret\n"}, name) for name in ("verify", "client_cert")),
         ({"user_agent": "s3cret-\u20ac"}, "user_agent"),
         ({"proxy": "nonsense"}, "proxy"),
@@ -174,7 +174,7 @@ def test_the_variable_that_names_the_proxy_is_named(environment: pytest.MonkeyPa
 
 
 def test_a_proxy_that_is_not_used_changes_nothing(environment: pytest.MonkeyPatch, sandbox: Sandbox) -> None:
-    # It would read the token: it is not for HTTP.
+    # The proxy could read the token, because it is not reached by HTTPS.
     environment.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     environment.setenv("http_proxy", "http://user:s3cret@[::1")
     environment.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
@@ -219,7 +219,7 @@ def test_private_ca_and_client_certificate(
     _, bundle, certificate = authority
     both = str(Path(bundle).parent / "client.pem")
     with Sandbox(certfile=certificate, keyfile=certificate, client_ca=bundle) as sandbox:
-        # A bundle from the environment neither replaces the one that is set nor stands in for it.
+        # A CA bundle from the environment does not replace the bundle that is set, and is not used if none is set.
         monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / "missing.pem"))
         with CustodyClient(sandbox.url, sandbox.token, verify=bundle, client_cert=both) as client:
             assert client.list_health_checks()
@@ -260,7 +260,7 @@ def test_the_health_of_a_tenant(sandbox: Sandbox, client: CustodyClient) -> None
     sandbox.control.configure(clock_offset=180)
     listing = client.list_health_checks("2")
     assert {check.tenant_id for check in listing} == {"2"}
-    # The time by the service's clock decides what has expired.
+    # The time on the service's clock decides which results have expired.
     assert listing.date is not None
     assert listing.date - datetime.now(timezone.utc) > timedelta(seconds=120)
     assert sandbox.control.request_log()[0]["query"] == {"tenantId": ["2"]}

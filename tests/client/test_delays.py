@@ -1,4 +1,4 @@
-"""Delays between tries, and the tries within some seconds."""
+"""Delays between tries, and repeated tries within a number of seconds."""
 
 from __future__ import annotations
 

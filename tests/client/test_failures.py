@@ -1,4 +1,4 @@
-"""Each failure of a call, once: what a read, a change that may be repeated, and a create make of it."""
+"""Each failure of a call, once: how a read, a repeatable change, and a create report it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CALLS: dict[str, tuple[str, Call]] = {
 # sent with one retry allowed.
 UNKNOWN = "OutcomeUnknown outcome-unknown x1"
 UNKNOWN_OWN = "OutcomeUnknown outcome-unknown own x1"
-#: The change was read back, and was not done.
+#: The change was read back, and the service has not made it.
 NOT_DONE = "Response outcome-unknown retryable x1"
 NO_RESPONSE = "Connection no-response retryable x2"
 NO_RESPONSE_OWN = "Connection no-response retryable own x1"
@@ -47,7 +47,7 @@ BUSY, BUSY_OWN = "Server service-failed retryable x2", "Server service-failed re
 FAILED_OWN = "Server service-failed retryable own x1"
 REFUSED = "Request request-refused own x1"
 
-#: What comes of a fault for a read, for a change and for a create.
+#: How a read, a change and a create report a fault.
 FAULTS: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "closed": ({"kind": "drop"}, NO_RESPONSE, NO_RESPONSE, UNKNOWN),
     "too slow": ({"kind": "normal", "delay_after": 3600}, NO_RESPONSE, NO_RESPONSE, UNKNOWN),
@@ -69,7 +69,7 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "page 404": ({"kind": "html", "status": 404}, "NotFound response-unusable x1", NOT_DONE, UNKNOWN),
     "page 409": ({"kind": "html", "status": 409}, "Conflict request-refused x1", NOT_DONE, UNKNOWN),
     "page 503": ({"kind": "html", "status": 503}, BUSY, BUSY, UNKNOWN),
-    # The service's own error has a number beside its message.
+    # In the service's own errors, a number stands beside the message.
     "a gateway's 403": (
         {"kind": "status", "status": 403, "body": {"error": "Forbidden", "message": "no", "code": "403"}},
         "Permission response-unusable x1",
@@ -111,7 +111,7 @@ def test_a_failure(sandbox: Sandbox, fault: dict[str, Any], operation: str, expe
     sandbox.control.add_webhook(id=WEBHOOK)
     method, call = CALLS[operation]
     sandbox.control.add_fault(method=method, times=None, **fault)
-    # Only what never ends waits for the time-out.
+    # Only a response that never ends lasts until the time-out.
     timeout = 1 if 3600 in fault.values() or fault.get("kind") == "trickle" else 60
     words = ["done"]
     with CustodyClient(sandbox.url, sandbox.token, timeout=timeout, max_retries=1, max_response_bytes=10**6) as client:
@@ -131,7 +131,7 @@ def test_a_failure_that_ends_is_not_seen(sandbox: Sandbox, waits: SkippingTime, 
     sandbox.control.add_fault(times=retries, **kind)
     with CustodyClient(sandbox.url, sandbox.token, max_retries=2) as client:
         read(client)
-    # The first retry is at once, also after "Retry-After: 0"; later ones wait.
+    # The first retry follows at once, also after "Retry-After: 0". Later retries wait.
     assert (waits.skipped > 0) is (retries == 2)
 
 
@@ -180,7 +180,7 @@ def test_a_404_to_a_call_without_an_id_is_about_the_operation(sandbox: Sandbox, 
     assert caught.value.not_offered is True
 
 
-# --- a success that says that something failed -------------------------------------------------------------
+# --- a success status in a response that reports a failure -----------------------------------------------------
 
 ERRORS: list[dict[str, Any]] = [
     {"error": "Internal"},
@@ -200,7 +200,7 @@ FINE: list[dict[str, Any]] = [
 
 @dataclass(frozen=True)
 class Success:
-    """What the service sends when it has done something, and the call that does it."""
+    """A call, and the service's response when it has done what the call asks."""
 
     body: dict[str, Any]
     call: Call

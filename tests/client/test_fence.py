@@ -1,4 +1,4 @@
-"""How old a record or a signature may be when its request leaves."""
+"""The maximum age of a record or a signature at the time when its request is sent."""
 
 from __future__ import annotations
 

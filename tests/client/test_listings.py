@@ -137,7 +137,8 @@ def test_a_listing_that_does_not_change_is_read_whole(service: Service) -> None:
     assert list(read_journal(LIST, service.after)) == service.rows
     service.calls = 0
     assert read_all(service.read()) == Listing(service.rows)
-    # One call for each page, which overlaps by one row if it has room for it.
+    # There is one call for each page. Each page overlaps with the page before it by one row, if it has room for this
+    # row.
     step = max(1, service.page_size - 1)
     assert service.calls == 1 + max(0, math.ceil((len(service.rows) - service.page_size) / step))
 

@@ -1,4 +1,4 @@
-"""What can be seen of a response from outside, whatever the peer sends."""
+"""What an observer learns about a response, whatever the peer sends."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def seen(date: str | None) -> Observation:
     [
         ("Wed, 01 Jul 2026 12:00:00 GMT", datetime(2026, 7, 1, 12, tzinfo=timezone.utc)),
         ("Wed, 01 Jul 2026 14:00:00 +0200", datetime(2026, 7, 1, 12, tzinfo=timezone.utc)),
-        # In UTC, it is after the last possible date.
+        # Converted to UTC, this date is after the last possible date.
         ("Fri, 31 Dec 9999 23:00:00 -0200", None),
         *((each, None) for each in (None, "2026-07-01T12:00:00Z", "Wed, 01 Jul 2026 12:00:00")),
     ],
@@ -74,7 +74,7 @@ PACKED = gzip.compress(b"{}")
     ("body", "error"),
     [
         (PACKED, None),
-        # An empty body would say that the deletion was done.
+        # An empty body would mean that the deletion was done.
         (b"", "early"),
         (PACKED[:-1], "early or is damaged"),
         (PACKED + b"{}", "early or is damaged"),

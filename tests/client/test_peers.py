@@ -1,4 +1,4 @@
-"""What is said of a peer that cannot be talked to: a server, another program in its place, a proxy, a gateway."""
+"""How errors describe a peer that does not respond as it should: a server, another program, a proxy, a gateway."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_server(
     assert str(error.advice or "").startswith(advice.format(url=url))
     assert len(received) == 1
     if call is create and scheme == "http":
-        # Its body has left: who knows what was made of it.
+        # The body was sent, so the peer may have acted on it.
         assert type(error) is CustodyOutcomeUnknownError
         assert error.retryable is False
         assert error.nothing_sent is False
@@ -132,7 +132,7 @@ PROXIES: list[tuple[str, Callable[[socket.socket], None], str, bool, str, str]] 
 @pytest.mark.parametrize("proxy", PROXIES, ids=lambda row: f"{row[0]}, {row[4]}")
 def test_a_proxy(proxy: Any, call: Any) -> None:
     scheme, respond, code, retryable, message, advice = proxy
-    # A proxy that refuses is asked once: the account there may get locked.
+    # A proxy that refuses the credentials is asked only once, because it may lock the account.
     retries = 3 if advice == ALLOWS else 0
     with raw_server(respond) as (raw, received):
         url = raw.replace("http:", f"{scheme}:")
@@ -147,7 +147,7 @@ def test_a_proxy(proxy: Any, call: Any) -> None:
 
 
 def hang(stream: socket.socket) -> None:
-    # Until the client gives up.
+    # The server hangs until the client gives up.
     stream.recv(1)
 
 
@@ -193,7 +193,7 @@ def test_a_port_without_a_listener(call: Any, caplog: pytest.LogCaptureFixture) 
         ),
         (62, True, "The certificate is for another host"),
         (66, True, "has a key or a signature that is too weak"),
-        # The advice must not tempt anyone to switch verification off.
+        # The advice must not suggest that verification be switched off.
         (85, True, "from version 3.13 on. Have it reissued. Do not change 'verify': the CA is not missing from it."),
         (26, True, "is not valid for this kind of server. Have it reissued"),
     ],

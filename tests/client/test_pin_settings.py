@@ -1,4 +1,4 @@
-"""The settings that say what is trusted."""
+"""The settings that decide which keys are trusted."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def refusal(**values: Any) -> CustodyConfigurationError:
 
 
 def test_by_default_no_key_is_pinned() -> None:
-    # Airflow 2 saves an empty box as false.
+    # Airflow 2 saves an empty field as false.
     assert pins_of(superadmin_keys="", superadmin_minimum=None, allow_legacy_signatures=False) is None
     with CustodyClient(URL, "t0ken") as client:
         assert client.verifier is None
@@ -40,7 +40,7 @@ def test_by_default_no_key_is_pinned() -> None:
     [
         ONE + TWO,
         (ONE, TWO),
-        # As in a file of environment variables.
+        # The value is text, as in a file of environment variables.
         [ONE.replace("\n", "\\n"), TWO],
         f"# admin 1\n{ONE}# admin 2\n{TWO}",
     ],
@@ -81,7 +81,7 @@ def test_a_file_is_read_when_the_client_is_made(tmp_path: Path) -> None:
             ({"superadmin_keys": ONE, "superadmin_minimum": nothing}, "superadmin_minimum", "is missing")
             for nothing in (None, "")
         ),
-        # A part of what verification needs; zero and false are given, too.
+        # Settings that are only a part of what verification needs. Zero and false count as given, too.
         *(
             ({setting: value}, setting, "needs 'superadmin_keys'")
             for setting, value in {

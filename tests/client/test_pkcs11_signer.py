@@ -1,4 +1,4 @@
-"""Signing in an HSM: with SoftHSM2 where it is installed, and with one in memory that can fail on purpose."""
+"""Signing in an HSM: with SoftHSM2 where it is installed, and with an HSM in memory that fails on purpose."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_two_threads_take_turns(hsm: Any) -> None:
         assert all(pool.map(work, [bytes([number]) * number * 100 for number in range(20)]))
 
 
-# --- processes that are forked: LocalExecutor's workers ------------------------------------------------------
+# --- forked processes, such as LocalExecutor's workers ---------------------------------------------------------
 
 # Signs, and again in a child, and again here; the exit code is 0 if each signature verifies.
 _FORKING = """
@@ -106,7 +106,7 @@ assert key.verifies(signer.sign(b"parent again"), b"parent again")
 
 
 def test_a_child_process_signs_too(soft_hsm: SoftHsm) -> None:
-    """What a child inherits of an initialised library cannot be used."""
+    """A child process cannot use the initialized library that it inherits, so it loads the library again."""
     soft_hsm.generate("forked")
     command = [sys.executable, "-c", _FORKING, soft_hsm.module, TOKEN, PIN]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
@@ -119,7 +119,7 @@ def test_a_child_of_a_process_in_use_does_not_wait(fake_hsm: FakeHsm, monkeypatc
     statuses: list[int] = []
 
     def finalize(self: FakeHsm) -> None:
-        # So says a library that knows of forks: it has nothing to finalize.
+        # A library that notices forks reports this: there is nothing to finalize.
         raise pkcs11.PKCS11Error("Initialisation error (not initialized). Should never see this.")
 
     def fork(key: FakeKey, data: bytes, *, mechanism: Any) -> bytes:
@@ -176,7 +176,7 @@ def test_a_permanent_fault_fails_at_once(hsm: Any, changes: dict[str, Any], why:
     ("failure", "why", "retryable"),
     [
         (pkcs11.GeneralError("line lost\x1b[2J"), "GeneralError", True),
-        # An error of the HSM's own may stand for a wrong PIN.
+        # A vendor-specific error of the HSM may mean a wrong PIN.
         (
             pkcs11.PKCS11Error("Unmapped error code 0x80000013"),
             "unknown to PKCS#11: Unmapped error code 0x80000013",

@@ -37,7 +37,7 @@ def refusal_of(client: CustodyClient, call: Call) -> CustodyError:
         ("one of the 'admin - admin' role is required", ["admin"]),
         ("one of the ' - ' role is required", []),
         ("one of the 'operator' role is", []),
-        # Only names in the published form are quoted.
+        # Only names of roles in the published form are quoted.
         ("one of the 'operator - \x1b[2J - <b> - two words' role is required", ["operator"]),
         (f"one of the '{'x' * 61}' role is required", []),
     ],
@@ -59,7 +59,7 @@ CALLS: dict[str, tuple[Call, str, bool]] = {
     "health": (read, "TPUser", False),
     "create": (create, "WhitelistedAddressCreator and TPUser", False),
     "rules": (lambda client: client.get_rules(), "", True),
-    # Any response may hold a secret, and so may the request.
+    # Any response, and also the request, may contain a secret.
     "delete webhook": (lambda client: client.delete_webhook(WEBHOOK), "", False),
 }
 
@@ -133,7 +133,7 @@ def rpc(details: Any) -> dict[str, Any]:
         ([{"@type": "type.example/Info"}, "text", {"id": 123}], "123"),
         ([{"id": "one"}, {"id": "two"}], "one"),
         ([{"id": ""}, {"id": None}, {"id": ["x"]}], None),
-        # What is not certainly an id is not quoted.
+        # A value that is not certainly an id is not quoted.
         ([{"id": "x" * 81}], None),
         ([{"id": "a b"}, {"id": "\x1b[2J"}, {"id": "a\n[custody/not-healthy]"}], None),
         ({"id": "x"}, None),

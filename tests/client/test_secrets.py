@@ -30,7 +30,7 @@ from airflow_custody.client.secrets import REDACTED, redact, without_secrets
 from airflow_custody.sandbox import Sandbox
 
 TYPE, URL = "requestStatus.updated", "https://receiver.example.com/"
-# A word of the service that is no secret.
+# This word of the service is not secret.
 WORD = "zebra-quagga"
 
 
@@ -68,7 +68,7 @@ def is_latin_1(text: str) -> bool:
 
 
 def marked(letters: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    """Return secrets that turn up nowhere by chance."""
+    """Return secrets that cannot occur in a text by chance."""
     texts = st.text(letters, min_size=4, max_size=40)
     return st.builds(lambda text, at: f"{text[:at]}Zq7{text[at:]}", texts, st.integers(0, 40))
 
@@ -267,7 +267,7 @@ def test_secrets_are_shown_in_no_form(hostile: Hostile, name: str) -> None:
 @pytest.mark.parametrize(
     "fault",
     [
-        # Where a text is cut, half of a secret may be left.
+        # If a text is cut in the middle of a secret, half of the secret may be left.
         {"kind": "status", "status": 500, "body": {"error": "x" * 290, "message": "{token}"}},
         {"kind": "html", "body": "y" * 110 + "{token}"},
     ],
@@ -293,7 +293,7 @@ def test_a_cut_text_shows_no_part_of_a_token(sandbox: Sandbox, client: CustodyCl
         ({"error": "InvalidArgument", "message": {"text": WORD}}, False),
         ({"error": [WORD], "message": "m"}, False),
         ({"error": "InvalidArgument", "message": "m", "error_code": {"text": WORD}}, False),
-        # Another body is described.
+        # The body of a response that carries no secret is described.
         (b"<html>a page</html>" + b" many more words" * 20 + WORD.encode(), False),
     ],
 )

@@ -54,14 +54,14 @@ def contents(authority: Authority) -> dict[str, bytes]:
 
 @pytest.fixture
 def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    # A socket's path is short.
+    # Use a short path, because the path of a socket has a maximum length.
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 @pytest.mark.parametrize("reader", READERS)
 def test_a_pipe_a_device_a_socket_and_a_directory_are_refused_and_not_waited_for(in_folder: Path, reader: str) -> None:
-    # Nothing writes to it, so opening it would wait.
+    # No process writes to this pipe, so opening it would wait.
     os.mkfifo("pipe")
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind("socket")
@@ -74,10 +74,10 @@ def test_a_pipe_a_device_a_socket_and_a_directory_are_refused_and_not_waited_for
 
 @pytest.mark.parametrize("reader", READERS)
 def test_a_file_of_more_than_a_mebibyte_is_refused(in_folder: Path, contents: dict[str, bytes], reader: str) -> None:
-    # A comment before the first line of PEM.
+    # A PEM file may have a comment before its first PEM line.
     comment = b"# " + b"x" * (MAX_SETTING_BYTES - len(contents[reader]) - 3) + b"\n"
     (in_folder / "file").write_bytes(comment + contents[reader])
-    # Kubernetes mounts a secret as a link.
+    # Kubernetes mounts a secret as a symbolic link.
     (in_folder / "link").symlink_to("file")
     READERS[reader](str(in_folder / "link"))
     (in_folder / "file").write_bytes(b"#" + comment + contents[reader])

@@ -1,4 +1,4 @@
-"""Text from other sources is printed in one line, without invisible characters."""
+"""Text from other sources is printed on one line, without invisible characters."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_an_emoji_may_say_that_it_is_one_and_is_shown_as_it_is_written() -> None
     # Apple's keyboards write it also after what is never shown as text.
     assert without_emoji_style("⚡️ ⭐️ ✅️ 😀️") == "⚡ ⭐ ✅ 😀"
     assert escape("❤️") == "❤\\ufe0f"
-    # It changes nothing of anything else.
+    # The change does not affect any other text.
     for each in ("79\ufe0f19", "\ufe0f", "❤\ufe0f\ufe0f", "❤\ufe0e", "1\ufe0f", "°\ufe0f", "☝🏽\ufe0f"):
         assert has_unprintable(without_emoji_style(each))
     assert not [each for each in "+=<>|~$^`#*" if without_emoji_style(f"{each}\ufe0f") == each]

@@ -20,7 +20,7 @@ FORM = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:
         "2026-13-01T00:00:00Z",
         "0001-01-01T00:00:00+14:00",
         "2026-01-02T03:04:05.1234567890Z",
-        # datetime stops reading at a NUL.
+        # Python's datetime stops reading at a NUL.
         "2030-02-28T10:20:30.Z\x00Z",
     ],
 )

@@ -22,7 +22,7 @@ NAMES = ("effective_statuses", "rejected_statuses", "accept_fields")
         (" Live ,on hold,\n", ("Live", "on hold")),
         (["Live", " on hold ", "Live"], ("Live", "on hold")),
         (("Live",), ("Live",)),
-        # Not set.
+        # The setting has no value.
         *((nothing, ()) for nothing in (None, "", " , ", [], [""])),
     ],
     ids=repr,

@@ -1,4 +1,4 @@
-"""A write is done when the service's own word says so; a 404 or a 200 of somebody else is not its word."""
+"""A write is done if the service itself confirms it. A 404 or a 200 of another program is no confirmation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from airflow_custody.sandbox import Sandbox
 
 REQUEST = WhitelistRequest(label="Treasury", address="0x" + "ab" * 20, blockchain="ETH")
 OTHER_ID = "00000000-0000-4000-8000-000000000000"
-#: As a server says it that has no such route.
+#: The 404 of a server that has no such route.
 _UNKNOWN_ROUTE = {"code": 5, "message": "Not Found", "details": []}
 
 
@@ -118,21 +118,21 @@ def test_the_thing_in_its_new_state_needs_no_second_call(sandbox: Sandbox, write
 
 
 SHOWN = {"webhook": "disabled", "result": "rejected"}
-#: Responses of somebody else, or of the service about something else.
+#: Responses of another program, or of the service about another object.
 OTHERS: list[Any] = [
     {"app": "something else"},
     {"webhook": {}},
     {"webhook": {"id": OTHER_ID, "status": "disabled"}},
     {"id": "1", "status": "rejected"},
-    # It still has a status.
+    # The object still has a status.
     {"webhook": {"id": "{id}", "status": "enabled"}},
     {"result": {"id": "{id}", "status": "pending"}},
-    # It has its new state, and says that something failed.
+    # The response has the new state, but also reports a failure.
     *({name: {"id": "{id}", "status": status}, "error": "E"} for name, status in SHOWN.items()),
     "html",
     [],
 ]
-#: The service's own 404 has a number for a code.
+#: The service's own 404 has a numeric code.
 GATEWAYS_404: list[Any] = [
     "html",
     "",
@@ -151,7 +151,7 @@ def test_a_foreign_confirmation_is_read_back(
     respond(sandbox, write, body, work=False, status=status)
     with pytest.raises(CustodyResponseError, match="when it was read back, ") as caught:
         write.call()
-    # Doing it again does no harm.
+    # Repeating the write does no harm.
     assert caught.value.status == status
     assert caught.value.retryable is True
     assert not write.is_done()
@@ -165,7 +165,7 @@ def test_a_foreign_confirmation_is_read_back(
     ("fault", "retryable"),
     [
         ({"kind": "status", "status": 403, "body": role_refusal("admin", "adminreadonly")}, False),
-        # Requests are looked for in the listing, too.
+        # Requests are also looked up in the listing.
         ({"kind": "status", "status": 404}, None),
         ({"kind": "html", "status": 404}, False),
         ({"kind": "html"}, False),
@@ -185,7 +185,7 @@ def test_an_unknown_outcome_is_no_success(
     with pytest.raises(CustodyResponseError, match=r"reading it back failed too|does not exist") as caught:
         write.call()
     assert retryable is None or caught.value.retryable is retryable
-    # Where the service offers no reading, its word counts.
+    # If the service offers no way to read the object, its response to the write counts.
     respond(sandbox, write, {}, work=True)
     write.call()
 
@@ -250,12 +250,12 @@ def test_the_old_status_does_not_confirm_the_new_one(sandbox: Sandbox, client: C
 @pytest.mark.parametrize(
     ("listing", "health", "is_done"),
     [
-        # The service itself does not offer the listing.
+        # The service itself reports that it does not offer the listing.
         *(({"kind": "status", "status": status}, None, True) for status in (404, 405, 501)),
         ({"kind": "status", "status": 403, "body": OTHER_REFUSAL}, None, True),
-        # It does, but not to this user.
+        # The service offers the listing, but not to this user.
         ({"kind": "status", "status": 403, "body": role_refusal("admin", "adminreadonly")}, None, False),
-        # Perhaps the service does.
+        # The listing may exist, because a gateway refused the call.
         ({"kind": "html", "status": 404}, None, False),
         ({"kind": "status", "status": 503}, None, False),
         # With a wrong base URL, another program responds, and knows no path.
@@ -452,6 +452,6 @@ def test_a_404_to_a_deletion_counts_only_if_reading_shows_that_it_is_one(
 
 
 def hide_requests(sandbox: Sandbox, **fault: Any) -> None:
-    """Show no request by its id."""
+    """Make the service find no request by its id."""
     for each in sandbox.control.whitelist_requests():
         sandbox.control.add_fault(method="GET", path=f"/whitelists/addresses/{each['id']}", times=None, **fault)

@@ -1,4 +1,4 @@
-"""The code on the page about creating at most once, as it stands there, when things go wrong."""
+"""The code on the page about creating at most once, executed as it is printed there, while things go wrong."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Store:
 
 
 class KilledError(BaseException):
-    """The worker is gone."""
+    """Raised when the worker is killed."""
 
 
 class Task:
@@ -86,7 +86,7 @@ class Task:
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds
-        # The service's lag is real.
+        # Here, the service really lists objects late.
         threading.Event().wait(0.02)
 
     def attempt(self, decision: str | None = None) -> str:
@@ -165,7 +165,7 @@ def test_a_person_decides_between_two_candidates(sandbox: Sandbox, attempt_of: T
         with pytest.raises(attempt_of.names["OutcomeUnknown"], match=reason):
             attempt_of.attempt(decision)
     assert len(ids(sandbox)) == 3
-    # It is kept for tries without the decision.
+    # The record is kept for later tries that do not have the decision.
     assert [attempt_of.attempt("3712"), attempt_of.attempt()] == ["3712"] * 2
 
 

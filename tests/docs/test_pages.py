@@ -1,4 +1,4 @@
-"""What the pages say can be done as it stands there: their code, their commands, their links."""
+"""Everything that the pages tell a reader to do works as printed: code, commands and links."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_code_is_code_that_tests_run(page: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("page", WITH_DAGS, ids=names(WITH_DAGS))
 def test_a_block_can_be_copied_as_a_whole(page: Path) -> None:
-    """It imports what it uses, and else needs at most the tasks of the blocks before it."""
+    """The block imports the names that it uses. Otherwise, it needs at most the tasks of the blocks before it."""
     made: dict[str, Any] = {}
     dag = DAG("guide", schedule=None)
     for number, block in enumerate(blocks(page, "python")):

@@ -110,7 +110,7 @@ def test_a_first_load_starts_itself_until_no_row_is_left(
         questions.append(self.plan["question"])
         context["ti"].xcom_push(key="plan_hash", value=self.plan["plan_hash"])
 
-    # dag.test() would wait for a person.
+    # Without this, dag.test() would wait for a user's response.
     monkeypatch.setattr(type(recipe.whitelist.approve), "execute", approve)
     for number, (rows, is_last) in enumerate([(2, False), (4, False), (5, True), (5, True)]):
         run = run_dag(recipe.dag)
@@ -141,7 +141,7 @@ def test_each_call_is_handled_once(sandbox: Sandbox, connection: str, capsys: py
     for number in (0, 1):
         write_calls(sandbox, webhook_id, number, payload=json.dumps({"type": "a", "data": {"number": number}}))
         assert run_dag(reading).state == "success"
-    # Both events in one run; then none is new.
+    # Both events are handled in one run. After that, no event is new.
     assert [run_dag(handling).state, run_dag(handling).state] == ["success", "success"]
     output = capsys.readouterr().out
     assert [output.count(f"{{'number': {number}}}") for number in (0, 1)] == [1, 1], output

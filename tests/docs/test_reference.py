@@ -1,4 +1,4 @@
-"""The pages that are made of the code are those in Git, and have what the code has."""
+"""The generated pages of the reference are those in Git, and contain everything that the code documents."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from airflow_custody.sandbox import Sandbox
 
 ENTRIES = {load(name).__name__: name for page in page_names() for name in documented(page)}
 TASKS = [*on_floor("operators"), *on_floor("sensors")]
-#: What a user does not make or call: classes of results, and details of the sandbox.
+#: Names that users do not create or call themselves: classes of results, and details of the sandbox.
 WITHOUT_EXAMPLE = {
     *("CallCursor", "HealthCheck", "HealthReport", "NewCalls", "PendingApprovals", "VaultdClient", "WebhookCall"),
     *("Delivery", "WebhookEvent", "WhitelistEnvelope"),

@@ -1,4 +1,4 @@
-"""A service that offers only the four documented operations is enough for all that they name."""
+"""A service that offers only the four documented operations is enough for whatever needs only these."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What CONTRIBUTING.md says about changes, followed step by step in a copy of the package."""
+"""The steps of CONTRIBUTING.md for changes, executed in a copy of the package."""
 
 from __future__ import annotations
 

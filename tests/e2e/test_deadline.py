@@ -1,4 +1,4 @@
-"""The example with a deadline: what Airflow calls when the time is over."""
+"""The example with a deadline: the callback that Airflow calls when the deadline has passed."""
 
 from __future__ import annotations
 

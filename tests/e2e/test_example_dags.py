@@ -27,10 +27,10 @@ from airflow_custody.sandbox import Sandbox
 from airflow_custody.sandbox.whitelist.store import EFFECTIVE
 
 EXAMPLES = Path(__file__).parent.parent.parent / "example_dags"
-#: What a run of an example that takes an address is started with.
+#: Parameters of the run for examples that take an address.
 PARAMS = {"label": "Settlement", "address": "0xD1220A0cf47c7B9Be7A2E6BA89F429762e7b9aDb", "blockchain": "ETH"}
 FILES = sorted(EXAMPLES.glob("*.py"))
-#: It cannot do without an approval.
+#: The example that needs an approval.
 WITH_APPROVAL = "custody_whitelist_as_code"
 
 # Imports an example by its name.
@@ -53,7 +53,7 @@ def approvers(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_is_parsed_without_fetching_a_connection(tmp_path: Path) -> None:
-    # No connection is defined here: fetching one while the file is parsed would fail.
+    # Define no connection here: a DAG file that fetches a connection while it is parsed would then fail.
     files = [str(path) for path in FILES if AIRFLOW >= (3, 1) or path.stem != WITH_APPROVAL]
     done = subprocess.run(
         [sys.executable, "-c", "import runpy, sys; [*map(runpy.run_path, sys.argv[1:])]", *files],
@@ -71,7 +71,7 @@ def test_an_example_with_an_approval_has_an_import_error_where_there_are_none(ex
         example(WITH_APPROVAL)
 
 
-#: Examples of what came with Airflow 3 and 3.3: watchers and deadlines.
+#: Examples that need features of Airflow 3 or 3.3: watchers and deadlines.
 LATER = ("custody_unhealthy_watcher", "custody_watch_webhook_calls", "custody_pending_approvals")
 
 
@@ -212,7 +212,7 @@ def test_complete_whitelisting(
     skipped: list[str],
     told: str,
 ) -> None:
-    """The decision is given in advance; in the demo, somebody is asked for it."""
+    """The decision is given in advance. In the demo, a user is asked."""
     monkeypatch.setitem(sys.modules, "airflow.providers.standard.operators.hitl", None)
     run = run_dag(example("custody_whitelist_complete").dag, run_conf={**PARAMS, **decision})
     assert run.state == "success", run.states

@@ -1,4 +1,4 @@
-"""What the servers of Slack and of e-mail receive from their notifiers in real Airflow, with the texts of the guide."""
+"""The messages that the servers of Slack and e-mail receive from notifiers in real Airflow, with the guide's texts."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def office(airflow_db: None) -> Office:
     return open_office()
 
 
-# Starting Airflow's API takes long.
+# These tests are slow, because starting Airflow's API takes long.
 @pytest.mark.slow
 @with_approvals
 @pytest.mark.usefixtures("signers")

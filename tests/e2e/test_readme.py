@@ -1,4 +1,4 @@
-"""The README as its reader takes it: what it shows runs, word by word."""
+"""The README as a reader uses it: the code and commands that it shows run exactly as printed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def shell(tmp_path: Path) -> Iterator[Callable[[str], subprocess.Popen[str]]]:
 
     def start(commands: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            # A command that fails ends it.
+            # The shell ends as soon as a command fails.
             ["bash", "-euo", "pipefail", "-c", commands],
             cwd=tmp_path,
             env={**environment, "PYTHONPATH": str(ROOT)},
@@ -56,7 +56,7 @@ def shell(tmp_path: Path) -> Iterator[Callable[[str], subprocess.Popen[str]]]:
         process.communicate(timeout=600)
 
 
-# It starts Airflow anew. The same DAG is an example, which the tests of the examples run on both lines.
+# This test starts another Airflow, so it is slow. The tests of the examples run the same DAG on both lines of Airflow.
 @pytest.mark.slow
 @pytest.mark.skipif(AIRFLOW < (3, 0), reason="what the reader installs is the newest Airflow")
 def test_the_dag_runs_as_it_stands(shell: Callable[[str], subprocess.Popen[str]], tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_the_dag_runs_as_it_stands(shell: Callable[[str], subprocess.Popen[str]]
         assert sandbox.poll() is None
         assert time.monotonic() < end
         time.sleep(0.1)
-    # It has private keys.
+    # The output has private keys.
     assert stat.S_IMODE(printed.stat().st_mode) == 0o600
     run = shell(block("bash", "airflow dags test"))
     output, _ = run.communicate(timeout=900)

@@ -121,7 +121,7 @@ class TestApproval:
         from airflow.models.xcom import XComModel
 
         def respond() -> None:
-            # As if somebody had cleared the task that plans, and nothing else.
+            # Do as if a user had cleared only the task that plans.
             try:
                 run_id = office.question["task_instance"]["dag_run_id"]
                 XComModel.set(key="plan_hash", value="0" * 64, dag_id=name, task_id=f"{group}plan", run_id=run_id)
@@ -212,12 +212,12 @@ def test_the_whitelist_is_planned_again_when_a_currency_is_switched_off(sandbox:
         sandbox.control.send_event(kind, {"currencyId": 7, **data})
         assert read() == "success"
 
-    # The first run stores the place.
+    # The first run only stores the position.
     assert read() == "success"
     assert read() == "skipped"
     assert run_dag(module.dag).state_of("plan") == "skipped"
     assert run_dag(module.dag).state_of("find_reasons") == "skipped"
-    # Another currency is switched on, and another kind of event comes.
+    # Another currency is switched on, and an event of another kind arrives.
     send(currency="BTC", status="enabled")
     sandbox.control.add_webhook(type="requestStatus.updated")
     sandbox.control.send_event("requestStatus.updated")
@@ -225,15 +225,15 @@ def test_the_whitelist_is_planned_again_when_a_currency_is_switched_off(sandbox:
     run = run_dag(module.dag)
     assert run.state == "success"
     assert run.state_of("plan") == "skipped"
-    # Several events while the second DAG was paused; the service has nothing of what the file has.
+    # Several events arrive while the second DAG is paused, and the service has no address of the file.
     send(currency="BTC", status="disabled")
     send(currency="XRP", status="enabled")
-    # An absent status is none that is enabled.
+    # A missing status does not count as enabled.
     send(currency="SOL")
     send(currency="ETH\x1b[31m", status="Disabled")
     write_calls(sandbox, webhook_id, 9, payload="text", createdAt=datetime.now(timezone.utc).isoformat())
     assert read() == "success"
-    # Above 64 KiB, so that the event has ids only.
+    # The event is larger than 64 KiB, so it only has ids.
     send(currency="ADA", status="disabled", text="x" * 70_000)
     run = run_dag(module.dag)
     assert run.xcom("find_reasons") == [

@@ -1,4 +1,4 @@
-"""What an editor knows of the public names: parameters, types, results, and mistakes."""
+"""The information that an editor has about the public names: parameters, types, results, and mistakes."""
 
 from __future__ import annotations
 

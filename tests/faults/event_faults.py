@@ -15,7 +15,7 @@ from processes import kill, read_pids, running, until
 from servers import Airflow
 
 JOURNAL_PATH = "/webhooks/calls"
-#: The faults of the service's responses.
+#: The faults in the service's responses.
 RESPONSES: dict[str, list[dict[str, Any]]] = {
     "service slow: some responses after the time-out": [
         {"times": 3, "delay_after": 1.5},
@@ -41,7 +41,7 @@ class EventFaults:
         self._seed = seed
 
     def run(self) -> list[str]:
-        """Inject all faults but the last, and return in words which could not be."""
+        """Inject all faults except the last, and return descriptions of those that could not be injected."""
         failures: list[str] = []
 
         def run(lane: Callable[[random.Random], None]) -> None:
@@ -56,7 +56,7 @@ class EventFaults:
         return failures
 
     def cut_off(self) -> None:
-        """Write calls while the journal cannot be read, and remove most of them."""
+        """Write calls while the journal cannot be read, and then remove most of these calls from the journal."""
         control = self._journal.service.control
         control.add_fault(kind="status", status=503, path=JOURNAL_PATH, times=None)
         self._journal.cut_off("journal cut off while it could not be read", 20, kept=5)
@@ -114,11 +114,11 @@ class EventFaults:
                 for fault in faults:
                     control.add_fault(path=JOURNAL_PATH, **fault)
                 until(lambda: not control.faults(), "the faults to happen")
-                # Polls become rarer while they fail.
+                # Polls become less frequent while they fail.
                 self._until_event()
 
     def _until_event(self) -> None:
-        """Wait until one of the watchers has seen more."""
+        """Wait until one of the watchers has seen a new call."""
 
         def count() -> int:
             seen = read_events(self._airflow.database, {})

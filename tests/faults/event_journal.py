@@ -1,4 +1,4 @@
-"""The journal that the service writes while things break, and what Airflow has seen of it."""
+"""The journal that the service writes during the faults, and the calls that Airflow has seen of it."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ HOOKS = ("11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222
 # The consumers, by their assets: two watchers and the reading task.
 FIRST, SECOND = "calls_first", "calls_second"
 READ = f"custody://{CONNECTION}/webhook-calls"
-#: The webhooks that each consumer is for.
+#: The webhooks whose calls each consumer reads.
 WEBHOOKS = {FIRST: HOOKS[:1], SECOND: HOOKS[1:], READ: HOOKS}
 #: Name of the file with the ids of the reading task's process and of its supervisor's.
 PID_FILE = "read.pid"
-#: How often calls are written while something happens.
+#: How many calls are written per second during a fault.
 CALLS_PER_SECOND = 3.0
 
 
@@ -44,7 +44,7 @@ class Call:
     webhook_id: str
 
     def is_for(self, consumer: str) -> bool:
-        """Tell whether a consumer is for its webhook."""
+        """Tell whether a consumer reads the call's webhook."""
         return self.webhook_id in WEBHOOKS[consumer]
 
 
@@ -73,7 +73,7 @@ class Journal:
 
     @contextmanager
     def written(self, fault: str) -> Iterator[None]:
-        """Write calls at random moments, while something happens."""
+        """Write calls at random moments, during a fault."""
         done = threading.Event()
         moments = random.Random(f"{self._seed} {fault}")
 
@@ -124,11 +124,11 @@ class Seen:
         """Add the event of a consumer; ``calls`` are those that were written."""
         if event["gap"]:
             self.gaps.append(event["gap"])
-        # Of many calls, an event has only the ids.
+        # If there are many calls, the event only has their ids.
         for call_id in event["call_ids"] if "call_ids" in event else [call["id"] for call in event["calls"]]:
             call = calls.get(call_id)
             if call_id not in self.times and call is not None:
-                # The ids are numbers that count up.
+                # The ids are increasing numbers.
                 newest = self._newest.get(call.webhook_id, call_id)
                 if int(call_id) < int(newest):
                     self.disorder[call_id] = newest
@@ -143,7 +143,7 @@ def started_dags(database: Path) -> set[str]:
 
 
 def read_events(database: Path, calls: dict[str, Call]) -> dict[str, Seen]:
-    """Return what each consumer has seen."""
+    """Return the calls that each consumer has seen."""
     seen = {name: Seen() for name in WEBHOOKS}
     with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=60)) as connection:
         rows = connection.execute(

@@ -20,7 +20,7 @@ from processes import Service, until
 from servers import Airflow
 from suite import parser_of, print_table, run_in_folder
 
-# What is dead is noticed sooner than by default: this is waited for.
+# Notice dead processes sooner than by default, because the suite waits for this.
 SETTINGS = {
     "AIRFLOW__CORE__PARALLELISM": "2",
     "AIRFLOW__SCHEDULER__JOB_HEARTBEAT_SEC": "2",
@@ -28,7 +28,7 @@ SETTINGS = {
     "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "10",
     "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "3",
     "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_SEC": "2",
-    # Longer than the API server is down: LocalExecutor can lose a task that it still runs and that is queued again.
+    # This is longer than the API server is down, because LocalExecutor can lose a running task that is queued again.
     "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "30",
     "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "2",
     "AIRFLOW__TRIGGERER__JOB_HEARTBEAT_SEC": "1",
@@ -58,7 +58,7 @@ def _run(options: argparse.Namespace, folder: Path) -> list[str]:
 
             faults = EventFaults(airflow, journal, folder, options.seed)
             failures = faults.run()
-            # What is missing after the time, or not reported, is named below.
+            # Calls that are missing after this time, or were not reported, are named below.
             with suppress(TimeoutError):
                 until(lambda: not any(lost(journal, seen(), each) for each in WEBHOOKS), "all calls", every=0.5)
             failures += [f"{name} reports a gap where there is none" for name in WEBHOOKS if seen()[name].gaps]
@@ -79,13 +79,13 @@ def _run(options: argparse.Namespace, folder: Path) -> list[str]:
 
 
 def lost(journal: Journal, seen: dict[str, Seen], consumer: str) -> list[str]:
-    """Return the ids of the calls that a consumer has not seen."""
+    """Return the ids of the calls that a consumer has missed."""
     mine = [call_id for call_id, call in journal.calls.items() if call.is_for(consumer)]
     return [call_id for call_id in mine if call_id not in seen[consumer].times]
 
 
 def evaluate(journal: Journal, seen: dict[str, Seen]) -> list[str]:
-    """Return in words what consumers have missed."""
+    """Return descriptions of the calls that consumers have missed."""
     failures: list[str] = []
     for consumer in WEBHOOKS:
         names = {call_id: f"call {call_id} ({call.fault})" for call_id, call in journal.calls.items()}

@@ -35,7 +35,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def until(condition: Callable[[], object], what: str, *, within: float = 600.0, every: float = 0.1) -> None:
-    """Wait for a condition; while the sandbox is down, nothing that is asked of it holds."""
+    """Wait until a condition is true. While the sandbox is down, a condition about it counts as false."""
     deadline = time.monotonic() + within
     while True:
         with suppress(SandboxError):
@@ -89,7 +89,7 @@ def write_pids(file: Path) -> None:
 
 
 def read_pids(file: Path) -> tuple[int, ...]:
-    """Return what was written; nothing if nothing was."""
+    """Return the written ids; empty if none were written."""
     return tuple(map(int, file.read_text().split())) if file.exists() else ()
 
 
@@ -132,7 +132,7 @@ class Service:
         return bool(self.control.about())
 
     def kill(self) -> None:
-        """Kill it, if it runs."""
+        """Kill the sandbox process, if it runs."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()

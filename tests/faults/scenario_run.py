@@ -1,4 +1,4 @@
-"""One scenario: what happens to Airflow, the task and the sandbox, and what it resulted in."""
+"""One scenario: the events in Airflow, the task and the sandbox, and their result."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class ScenarioRun:
         self.existing: set[str] = set()
 
     def run(self) -> Outcome:
-        """Prepare the service, let the fault happen, and see what it has led to."""
+        """Prepare the service, cause the fault, and return its result."""
         if self.scenario.rows:
             lines = [f"Row {number},{_address(number)},ETH" for number in range(1, self.scenario.rows + 1)]
             self.pid_file.with_suffix(".csv").write_text("\n".join(["label,address,blockchain", *lines]))
@@ -83,13 +83,13 @@ class ScenarioRun:
         disruption = self.scenario.disruption
         if disruption in ("orphan the task", "pause both"):
             self._until_requested()
-            # Resume the task first: its supervisor would kill it.
+            # Resume the task first, because its supervisor would kill it.
             for pid in read_pids(self.pid_file)[: 2 if disruption == "pause both" else 1]:
                 os.kill(pid, signal.SIGCONT)
                 time.sleep(0.5)
         self._until_done()
         if disruption in ("kill the supervisor", "orphan the task", "pause both"):
-            # The task that outlived its supervisor may continue now, and must do no harm.
+            # The task that has outlived its supervisor may continue now. It must do no harm.
             self.pid_file.with_suffix(".done").touch()
             task, _ = read_pids(self.pid_file)
             self._until(lambda: not Path(f"/proc/{task}").exists(), "the end of the old process")
@@ -139,7 +139,7 @@ class ScenarioRun:
         self.service.control.sign_whitelist_requests(self._requests())
 
     def _kill_ten_times(self) -> None:
-        # Seeded with a text: each scenario has moments of its own.
+        # Use a text as seed, so that each scenario has its own moments.
         moments = random.Random(f"{self.seed} {self.scenario.name}")
         supervisors = moments.sample(range(KILLS), self.scenario.supervisor_kills)
         last: tuple[int, ...] = ()
@@ -176,7 +176,7 @@ class ScenarioRun:
         made = {each["id"]: (each["address"], each["label"]) for each in self.service.control.whitelist_requests()}
         (task,) = [each for each in self._tasks() if each["task_id"] == "apply"]
         pushed = self._xcom(task, "requests") if task["state"] == "success" else []
-        # Each id is that of what its row asks for.
+        # Each id must be that of a request with the content of its row.
         correct = {each["id"] for each in pushed if made.get(each["id"]) == (each["address"], each["label"])}
         requests = self._requests()
         guarantee_held = len(requests) == len(asked) == len(correct) and {made[each] for each in requests} == asked
@@ -253,7 +253,7 @@ class ScenarioRun:
 
     def _until(self, condition: Callable[[], object], what: str) -> None:
         def is_met() -> object:
-            # Without Airflow, each scenario would wait in vain.
+            # Without Airflow, each scenario would wait until its time-out.
             self.airflow.check()
             return condition()
 

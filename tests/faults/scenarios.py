@@ -16,7 +16,7 @@ ROWS = 300
 RENAMED = 30
 Fault = dict[str, Any]
 
-#: What happens to the processes of the first try.
+#: What is done to the processes of the first try.
 Disruption = Literal[
     "kill the task",
     "kill the supervisor",
@@ -74,7 +74,7 @@ class Scenario:
 
 
 _LOST = {"method": "POST", "kind": "drop", "work": True}
-#: Delays the response until after the process is killed.
+#: This delay keeps the response until the process has been killed.
 _LATE = {"method": "POST", "kind": "normal", "delay_after": 50}
 _DELETE = {"method": "POST", "path": "/whitelists/addresses/delete"}
 _LISTING = {"method": "GET", "path": "/whitelists/addresses"}
@@ -98,7 +98,7 @@ def _at_each_moment(name: str, fault: str, disruption: Disruption) -> list[Scena
 
 def _applied(number: int, fault: str, **more: Any) -> Scenario:
     """Return a scenario in which a plan is applied, every tenth response is lost, and the task is killed."""
-    # A fault that is used does not count for those after it.
+    # A fault that is used up does not affect the creates after it.
     lost = tuple({**_LOST, "skip": skip} for skip in range(9, ROWS, 9))
     slow = {"method": "POST", "kind": "normal", "delay": 0.1, "times": None}
     options = {"rows": ROWS, "requests": ROWS, **more}
@@ -117,7 +117,7 @@ _CLEAR = "clear the task"
 _RESUMED = "stopped right before the request is sent, resumed after the next try"
 
 SCENARIOS = [
-    # The slowest first.
+    # The slowest scenario comes first.
     _applied(
         1,
         "300 rows applied, every tenth response lost, task or once its supervisor killed at ten random moments",
@@ -148,7 +148,7 @@ SCENARIOS = [
         (_LOST, _NO_LISTING),
         procedure="a person gives the id",
     ),
-    # Cleared, deleted, several.
+    # Scenarios with a cleared task, a deleted request, or several tasks.
     Scenario("clear_reuse", "cleared by a person, on_clear='reuse'", procedure=_CLEAR),
     Scenario(
         "clear_create",

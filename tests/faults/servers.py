@@ -24,7 +24,7 @@ from typing_extensions import Self
 Component = Literal["api-server", "scheduler", "dag-processor", "triggerer"]
 _COMMANDS: dict[Component, tuple[str, ...]] = {
     "api-server": ("airflow", "api-server"),
-    # Without log servers: after a kill, their ports may still be taken.
+    # Run no log servers, because their ports may still be in use after a kill.
     "scheduler": ("airflow", "scheduler", "--skip-serve-logs"),
     "dag-processor": ("airflow", "dag-processor"),
     "triggerer": ("airflow", "triggerer", "--skip-serve-logs"),
@@ -60,7 +60,7 @@ class Airflow:
         inherited = {name: value for name, value in os.environ.items() if not name.lstrip("_").startswith("AIRFLOW")}
         self.environment = {
             **inherited,
-            # Airflow starts its components by name.
+            # Airflow starts its components by name, so they must be on the PATH.
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), inherited.get("PATH", os.defpath)]),
             # The demo has the settings of the database.
             "PYTHONPATH": os.pathsep.join(map(str, [_HERE, _ROOT / "demo", _ROOT])),
@@ -204,7 +204,7 @@ class CeleryCluster(Airflow):
                 **environment,
             },
         )
-        # It applies to SQLite only.
+        # This setting applies to SQLite only.
         del self.environment["AIRFLOW__DATABASE__SQL_ALCHEMY_CONNECT_ARGS"]
         self._stopping = threading.Event()
         # PostgreSQL refuses to run as root, and its own user must have access to the folder.

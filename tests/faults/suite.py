@@ -1,4 +1,4 @@
-"""What all suites of faults have in common: options, a folder that stays if something failed, and the table."""
+"""Functions that all suites of faults share: options, a folder that is kept if something failed, and the table."""
 
 from __future__ import annotations
 

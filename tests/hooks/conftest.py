@@ -15,7 +15,7 @@ Define = Callable[[Any], CustodyHook]
 
 @pytest.fixture
 def define(monkeypatch: pytest.MonkeyPatch) -> Define:
-    """Return what defines the default connection, by a dict or as text, and returns its hook."""
+    """Return a function that defines the default connection, by a dict or as text, and returns its hook."""
 
     def define(value: Any) -> CustodyHook:
         text = value if isinstance(value, str) else json.dumps(value)

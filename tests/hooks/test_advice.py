@@ -1,4 +1,4 @@
-"""Commands in advice are for the connection of the task or page that shows them."""
+"""Commands in advice name the connection of the task or page that displays them."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from airflow_custody.sandbox import Sandbox
 
 Define = Callable[[Any], CustodyHook]
 BASE = {"conn_type": "custody", "host": "https://custody.example.com", "password": "a-token"}
-#: Of Airflow 2, about an extra that is no object.
+#: Airflow 2's message about an extra that is not a JSON object.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
@@ -45,7 +45,7 @@ def connection_of(sandbox: Sandbox, **fields: Any) -> dict[str, Any]:
         ({**BASE, "host": "https://custody.example.com/prefix", "port": 444}, "https://custody.example.com:444/prefix"),
         ({**BASE, "host": "127.0.0.1", "schema": "http", "port": 80}, "http://127.0.0.1:80"),
         ("custody://:a-token@custody.example.com:8443/https?timeout=7", "https://custody.example.com:8443"),
-        # Airflow removes the brackets.
+        # Airflow removes the brackets of an IPv6 address.
         ("custody://:a-token@[2001:db8::1]:8443", "https://[2001:db8::1]:8443"),
         ({**BASE, "host": "2001:db8::1/prefix", "port": 444}, "https://[2001:db8::1]:444/prefix"),
     ],
@@ -74,7 +74,7 @@ def test_base_url_in_every_notation(define: Define, connection: dict[str, Any], 
         ({"login": "ann", "extra": {"auth": "bearer"}}, "(auth): is bearer, which needs neither"),
         ({"login": "ann", "extra": {"api_key_id": "k"}}, "leave one of them empty"),
         ({"password": "", "login": "ann"}, "the password is missing"),
-        # Airflow 3.0 and 3.1 cannot read it.
+        # Airflow 3.0 and 3.1 cannot read this form.
         ({"extra": '["a-secret"]'}, "AIRFLOW_CONN_CUSTODY_DEFAULT" if (3, 0) <= AIRFLOW < (3, 2) else "Extra"),
         ({"extra": '{"a-secret": '}, "custody_default"),
         ({"extra": '{"verify": true, "verify": false}'}, "repeats a name"),
@@ -82,7 +82,7 @@ def test_base_url_in_every_notation(define: Define, connection: dict[str, Any], 
     ids=str,
 )
 def test_a_wrong_field_is_named_without_its_secret(define: Define, change: dict[str, Any], named: str) -> None:
-    """Of what is wrong with a setting, which is named as the form shows it."""
+    """A wrong setting is named like its field in the form, and its value is not quoted."""
     with pytest.raises(CustodyConfigurationError, match=re.escape(named)) as caught:
         define({**BASE, **change}).get_conn()
     assert caught.value.reason.count("custody_default") == 1
@@ -114,7 +114,7 @@ def test_a_connection_that_cannot_be_read_or_is_not_defined(monkeypatch: pytest.
         ("custody_defalt", "custody_default", "custody_default"),
         ("Custody-Signer", "custody_signer", "custody_signer"),
         ("custody_singer", "custody_signer", "custody_signer"),
-        # Only a connection that exists is suggested.
+        # Only an existing connection is suggested.
         ("custody_defalt", "custody_other", ""),
         ("bank", "custody_default", ""),
     ],
@@ -142,7 +142,7 @@ def test_an_unknown_extra_is_refused_and_its_value_is_not_shown(define: Define) 
     names = ["a\nb", "superadmin-keys", "timeuot", *(f"x{number}" for number in range(100))]
     text = str(refusal(define({**BASE, "extra": dict.fromkeys(names, "a-value")})))
     assert "'custody_default', Extra: unknown key 'a\\nb', 'superadmin-keys', 'timeuot', 'x0'" in text
-    # None can forge a line.
+    # No value can forge a line of the log.
     assert len(text) < 800
     assert len(text.split("\n")) == 2
 
@@ -152,7 +152,7 @@ def test_an_unknown_extra_is_refused_and_its_value_is_not_shown(define: Define) 
 
 @pytest.fixture
 def returned(monkeypatch: pytest.MonkeyPatch) -> Callable[..., CustodyHook]:
-    """Return what has a secrets backend return a connection with some fields, and returns its hook."""
+    """Return a function that has a secrets backend return a connection with some fields, and returns its hook."""
 
     def define(**fields: Any) -> CustodyHook:
         connection = Connection(conn_id="custody_default", **{**BASE, **fields})
@@ -209,7 +209,7 @@ def test_white_space_around_extras_is_removed(
 @pytest.mark.parametrize(
     ("fields", "named"),
     [
-        # Numbers may have lost leading zeros.
+        # A number may have lost leading zeros.
         ({"password": 12345678}, "Password"),
         ({"login": 7}, "User name (Login)"),
         ({"extra": '{"api_key_id": 7}'}, "API key ID (api_key_id)"),
@@ -232,7 +232,7 @@ def test_a_number_in_place_of_text_is_refused(
 
 
 def test_the_token_is_masked_in_logs(define: Define) -> None:
-    # Masked without the line break, because it is sent without it.
+    # The secret is masked without its line break, because it is sent without it.
     define({**BASE, "password": "s3cr3t-t0k3n-value\r\n"}).get_conn().close()
     assert redacted("token is s3cr3t-t0k3n-value") == "token is ***"
 
@@ -290,12 +290,12 @@ class TestTestConnection:
         assert "User 1 has the roles: TPUser, WhitelistedAddressCreator" in text
         assert "Missing" not in text
 
-    # What is good is tested with ``custody check``, which judges in the same way.
+    # Connections that work are tested with ``custody check``, which uses the same checks.
     @pytest.mark.parametrize(
         ("fault", "message"),
         [
             ({"status": 404, "times": 2}, "3.14.*credentials could not be tested"),
-            # An older service is not a success, but its user is named.
+            # An older service is not reported as a success, but the user is named.
             ({"status": 404, "path": "/health"}, "3.14.*User 1 has the roles"),
             (
                 {"status": 200, "path": "/health", "body": {}},
@@ -328,7 +328,7 @@ class TestTestConnection:
         assert message in text
         assert "custody_default" not in text
         assert text.endswith(" [custody/setting-wrong]")
-        # Where Airflow shows it, there is room for one line.
+        # Airflow shows the result on one line only.
         assert "\n" not in text
         assert sandbox.control.request_log() == []
 
@@ -389,7 +389,7 @@ def test_the_rules_are_verified(
 def test_a_changed_file_of_a_setting_is_a_changed_connection(
     define: Define, tmp_path: Path, authority: Authority
 ) -> None:
-    """What already runs, such as a watcher, stops trusting a key that is revoked in its file."""
+    """A running process, such as a watcher, must stop trusting a key when its file revokes the key."""
     contents = {
         "superadmin_keys": (ONE, TWO),
         "verify": (Path(authority[1]).read_text(), Path(authority[1]).read_text() * 2),
@@ -403,7 +403,7 @@ def test_a_changed_file_of_a_setting_is_a_changed_connection(
         client = hook.get_conn()
         for name, path in paths.items():
             assert hook.get_conn() is client
-            # Of the same size and age, where the content allows it.
+            # The new file has the same size and age as the old one, where the content allows this.
             before = path.stat()
             path.write_text(contents[name][1])
             os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))

@@ -16,13 +16,13 @@ from airflow_custody.sandbox import Sandbox
 
 @pytest.fixture
 def batches(connection: str, airflow_db: None, waits: SkippingTime, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Send several batches although there are few rows."""
+    """Send several batches, although the file has only a few rows."""
     monkeypatch.setattr(send, "MAX_BATCH", 5)
 
 
 @pytest.fixture
 def earlier(sandbox: Sandbox, batches: None) -> None:
-    """Create another request of this user: while the service lists that, the absence of one counts."""
+    """Create another request of this user. While the service lists it, an empty search result proves absence."""
     somebody_creates(sandbox, label="Earlier", address=address(0))
 
 
@@ -34,7 +34,7 @@ def path(tmp_path: Path) -> str:
 
 @pytest.fixture
 def task(path: str) -> ApplyTask:
-    """Return a task that applies it."""
+    """Return a task that applies the file."""
     return ApplyTask(plan(path), RowsStore())
 
 

@@ -1,4 +1,4 @@
-"""Applying a plan while the service, a gateway or the network has a bad day: nothing twice, nothing lost."""
+"""Applying a plan while the service, a gateway or the network fails: no request is created twice or lost."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def body(code: int) -> dict[str, Any]:
     return {"error": "No", "message": "no", "code": code}
 
 
-# --- what one try puts right --------------------------------------------------------------------------------------
+# --- faults that one try handles --------------------------------------------------------------------------------
 
 
 def drop(**more: Any) -> dict[str, Any]:
@@ -70,7 +70,7 @@ def test_each_row_is_created_once_although_responses_are_lost(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(send, "MAX_LOST", 5)
-    # What is new is known from what was there before, whatever the service's clock says.
+    # New requests are recognized by comparison with those that existed before, whatever the service's clock says.
     sandbox.control.configure(created_at="0001-01-01T00:00:00Z")
     for fault in faults:
         sandbox.control.add_fault(**CREATE, **fault)
@@ -86,13 +86,13 @@ def test_a_pause_that_the_service_asks_of_one_thread_holds_for_all(
     task.attempt()
     log = sandbox.control.request_log("POST")[1:]
     refused = next(each["time"] for each in log if each["status"] == 429)
-    # Some were under way already; then there are none for three seconds.
+    # Some requests were already under way. Then none is sent for three seconds.
     assert not [each for each in log if 2 < each["time"] - refused < 2.9]
     assert log[-1]["time"] - refused >= 2.9
     check_all(sandbox, task)
 
 
-# --- what ends a try in the middle, and the next goes on ---------------------------------------------------------
+# --- faults that end a try, and the next try continues ----------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_a_pause_that_the_service_asks_of_one_thread_holds_for_all(
     [
         pytest.param(busy(body=body(429), retry_after=600), CustodyRateLimitError, "6 left", True, id="long pause"),
         pytest.param(refused(401), CustodyAuthenticationError, "6 left", False, id="401"),
-        # The service may have refused the first of them for what they ask for.
+        # The service may have refused the first requests because of their content.
         pytest.param(refused(403), CustodyPermissionError, r"\d refused, \d left", False, id="403"),
         pytest.param({"kind": "html", "status": 404}, CustodyOutcomeUnknownError, "6 left", False, id="gateway"),
         pytest.param({"kind": "status", "status": 500}, CustodyConflictError, "6 left", True, id="no response"),
@@ -125,7 +125,7 @@ def test_a_failure_that_ends_a_try_leaves_the_rest_to_the_next(
     assert re.search(rf"\(6 created, {says}\)", str(error))
     assert len(stored.requests) == 6
     assert stored.ti.pushed["return_value"]["counts"]["created"] == 6
-    # It does not ask for all that is left.
+    # The task does not send all remaining rows.
     assert len(sandbox.control.request_log("POST")) - 1 <= 6 + 2 * 6
     sandbox.control.clear_faults()
     if not retryable:
@@ -135,7 +135,7 @@ def test_a_failure_that_ends_a_try_leaves_the_rest_to_the_next(
 
 
 def test_rows_that_cannot_be_searched_for_are_searched_for_by_the_next_try(sandbox: Sandbox, stored: ApplyTask) -> None:
-    # The plan and the first window's look-up come through; then the service is gone.
+    # The plan and the search for the first window succeed; then the service is gone.
     sandbox.control.add_fault(**CREATE, **drop(times=None))
     sandbox.control.add_fault("normal", **LISTING, times=1, query={"addresses": address(1)})
     sandbox.control.add_fault("status", **LISTING, status=503, times=None, query={"addresses": address(1)})
@@ -168,7 +168,7 @@ def test_rows_that_another_client_requests_after_the_plan_are_not_sent(
         somebody_creates(sandbox, label="Another label", address=address(7))
 
     before(monkeypatch, CreateRows, "run", others)
-    # The next try finds the same, and takes none of them for its own.
+    # The next try finds the same requests, and uses none of them.
     for _ in range(1 if task.given_store is None else 2):
         error = task.fails()
         assert "10 created, 1 found, 1 refused" in str(error)

@@ -1,4 +1,4 @@
-"""Applying a plan: each row at most once, and only what was approved."""
+"""Applying a plan: each row is requested at most once, and only the approved plan is applied."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_each_row_is_created(sandbox: Sandbox, task: ApplyTask, path: str) -> No
     check_all(sandbox, task)
 
 
-# --- what was approved -----------------------------------------------------------------------------------------
+# --- the approved plan -----------------------------------------------------------------------------------------
 
 
 def test_a_file_that_changed_since_the_approval_is_refused(sandbox: Sandbox, task: ApplyTask, path: str) -> None:
@@ -85,7 +85,7 @@ def test_only_a_whole_hash_will_do(sandbox: Sandbox, path: str, given: Any) -> N
     check_exactly(sandbox, [0])
 
 
-# --- each row by itself ----------------------------------------------------------------------------------------
+# --- each row separately ---------------------------------------------------------------------------------------
 
 
 @needs_store
@@ -99,7 +99,7 @@ def test_one_address_is_created_on_each_chain_of_the_file(
     path = tmp_path / "chains.yaml"
     path.write_text(f"version: 1\naddresses:\n{rows}")
     task = ApplyTask(plan(str(path)), RowsStore())
-    # The rows that a try before has created name chains, too.
+    # The requests that an earlier try has created name chains, too.
     task.dies_at(5, before=True)
     task.attempt()
     assert sorted(each["label"] for each in sandbox.control.whitelist_requests()) == sorted(["Earlier", *chains])
@@ -115,7 +115,7 @@ def test_a_row_that_is_refused_stops_nothing_else(sandbox: Sandbox, task: ApplyT
     assert "10 created, 2 refused" in str(error)
     assert str(error).count("refused: create whitelisting request failed: InvalidArgument: bad row") == 2
     assert len(task.requests) == 10
-    # A user has corrected the cause, and clears the task.
+    # A user has fixed the cause, and clears the task.
     if task.given_store is not None:
         task.clear()
         assert task.attempt()["counts"]["created"] == 12

@@ -1,4 +1,4 @@
-"""Applying deletions: of what was removed from the file, of nothing else, and only once all rows were created."""
+"""Applying deletions: only of requests that the approved plan deletes, and only once all rows were created."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("batches")
 
 @pytest.fixture
 def path(sandbox: Sandbox, tmp_path: Path) -> str:
-    """Return a file with five rows that are pending, and without seven other requests that exist."""
+    """Return a file with five rows that are pending, and without seven other existing requests."""
     for number in ROWS:
         somebody_creates(sandbox, label=f"Label {number}", address=address(number))
     return write_rows(tmp_path / "whitelist.yaml", ROWS[7:])
@@ -53,7 +53,7 @@ def id_of(sandbox: Sandbox, address: str) -> str:
 
 
 def check_done(sandbox: Sandbox, task: ApplyTask, **changes: Any) -> None:
-    """Check that a try does, or has done, all of it."""
+    """Check that a try performs all deletions, or has performed them."""
     counts = task.attempt(**changes)["counts"]
     assert counts == {"created": 0, "deleted": 7, "found": 0, "refused": 0, "unknown": 0, "left": 0}
     assert left(sandbox) == addresses(ROWS[7:])
@@ -71,7 +71,7 @@ def test_deletions_that_were_killed_go_on(sandbox: Sandbox, stored: ApplyTask, w
     check_done(sandbox, stored)
 
 
-# --- what was approved -------------------------------------------------------------------------------------------
+# --- the approved plan -------------------------------------------------------------------------------------------
 
 
 def test_a_request_in_effect_since_the_approval_is_not_deleted(sandbox: Sandbox, task: ApplyTask) -> None:
@@ -93,7 +93,7 @@ def test_a_request_that_the_file_has_again_is_not_deleted_by_the_next_try(
 
 
 def test_a_changed_plan_says_what_earlier_tries_have_deleted(sandbox: Sandbox, stored: ApplyTask, path: str) -> None:
-    # Of the first batch of deletions the last one is lost; the task is killed before the second.
+    # The response to the last deletion of the first batch is lost. The task is killed before the second batch.
     sandbox.control.add_fault("drop", **DELETE, skip=4)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(stored.arguments, "max_parallel", 1)
@@ -106,7 +106,7 @@ def test_a_changed_plan_says_what_earlier_tries_have_deleted(sandbox: Sandbox, s
     assert left(sandbox) == there
 
 
-# --- what is another's, or another thing, by then ------------------------------------------------------------------
+# --- requests that have changed in the meantime --------------------------------------------------------------------
 
 
 def test_a_request_that_is_gone_already_counts_as_deleted(
@@ -120,7 +120,7 @@ def test_a_request_that_is_gone_already_counts_as_deleted(
 def test_a_request_that_takes_effect_while_others_are_deleted_is_not_deleted(
     sandbox: Sandbox, task: ApplyTask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The last one: after the first deletions were sent.
+    # Change the last request, after the first deletions were sent.
     found = id_of(sandbox, address(7))
     before(monkeypatch, Deletions, "send", lambda: sandbox.control.sign_whitelist_requests([found]))
     error = task.fails()
@@ -196,11 +196,11 @@ def test_a_task_that_is_stopped_within_a_window_sends_no_further_deletion(
         check_done(sandbox, task)
 
 
-# --- begun, and not known ------------------------------------------------------------------------------------------
+# --- deletions that were begun, and whose outcome is unknown -------------------------------------------------------
 
 
 def test_a_deleted_request_that_is_still_listed_is_deleted_again(sandbox: Sandbox, stored: ApplyTask) -> None:
-    # The responses confirm deletions that were not done.
+    # The responses confirm deletions that the service has not made.
     sandbox.control.add_fault("empty", **DELETE, times=7, work=False)
     assert stored.attempt()["counts"]["deleted"] == 7
     assert left(sandbox) == addresses(ROWS)

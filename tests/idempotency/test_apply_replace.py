@@ -1,4 +1,4 @@
-"""Applying a changed row: a new request first, then the old one's deletion; and deleting what is in effect twice."""
+"""Applying a changed row: first the new request, then the deletion of the old one; and deleting duplicates."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("connection", "airflow_db", "waits")
 
 
 def there(sandbox: Sandbox, number: int = 1) -> dict[str, str]:
-    """Return the labels of the requests for an address, by id; those that are pending in brackets."""
+    """Return the labels of the requests for an address, by id. Labels of pending requests are in brackets."""
     found = [each for each in sandbox.control.whitelist_requests() if each["address"] == address(number)]
     return {each["id"]: each["label"] if each["status"] == "APPROVED" else f"({each['label']})" for each in found}
 
@@ -45,7 +45,7 @@ def applied(path: str, **arguments: Any) -> ApplyTask:
 def test_a_row_that_replaces_is_sent_once_whenever_the_task_is_killed(
     sandbox: Sandbox, path: str, old: str, write: int, is_before: bool
 ) -> None:
-    # As a template renders it.
+    # The value as a template renders it.
     task = applied(path, replace="True")
     task.store.dies_at, task.store.dies_before = write, is_before
     try:
@@ -64,7 +64,7 @@ def test_a_row_that_replaces_is_sent_once_whenever_the_task_is_killed(
 def test_a_replacement_is_approved_with_the_plan(sandbox: Sandbox, path: str, old: str) -> None:
     task = applied(path, **REPLACE)
     assert task.fails(source={"replace": False}).code == "plan-changed"
-    # The approved request was deleted, and another one is in effect: replacing that one was not approved.
+    # The approved request was deleted, and another request is in effect. Its replacement was not approved.
     sandbox.control.set_whitelist_status(old, "removed")
     effective(sandbox, 1, label="Older")
     assert task.fails().code == "plan-changed"
@@ -88,7 +88,7 @@ def test_a_service_that_takes_no_second_request_keeps_the_first(sandbox: Sandbox
 
 @pytest.fixture
 def twice(sandbox: Sandbox, old: str) -> tuple[str, str]:
-    """Return the ids of two requests in effect that are what the first row of the file says, beside an old one."""
+    """Return the ids of two requests in effect that equal the first row of the file, and of an old request."""
     # With the second row in effect, a plan creates nothing.
     effective(sandbox, 2)
     return effective(sandbox, 1), effective(sandbox, 1)
@@ -101,7 +101,7 @@ def test_duplicates_are_deleted_and_one_is_kept(sandbox: Sandbox, path: str, twi
     assert result["counts"]["deleted"] == 2
     assert there(sandbox) == {twice[0]: "Label 1"}
     task.clear()
-    # Airflow 2 has no record of what was done.
+    # Airflow 2 has no record of earlier tries.
     if task.given_store is not None:
         assert task.attempt()["counts"]["deleted"] == 2
     assert there(sandbox) == {twice[0]: "Label 1"}

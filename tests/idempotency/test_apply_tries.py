@@ -24,7 +24,7 @@ from airflow_custody.sandbox import Sandbox
 
 pytestmark = pytest.mark.usefixtures("earlier")
 
-# Seconds that the service has for a response, by the connection.
+# The connection's time-out, in seconds.
 TIMEOUT = 60.0
 # Where the record of a plan is stored.
 PLAN_KEY = f"{KEY}_plan"
@@ -36,7 +36,7 @@ PLAN_KEY = f"{KEY}_plan"
 @pytest.mark.parametrize(
     "moments",
     [
-        # Each write of a try, right before and right after it.
+        # Each write of a try to the store. The try is killed right before it, or right after it.
         *([(write, is_before)] for write in range(2, 9) for is_before in (True, False)),
         [(4, True), (3, False), (3, True)],
         [(5, True), (2, False), (3, True)],
@@ -64,7 +64,7 @@ def test_a_batch_that_was_killed_halfway_is_finished(
     def dying(*given: Any, **options: Any) -> str:
         calls.append(1)
         if len(calls) > sent:
-            # A process that was killed writes nothing more.
+            # A killed process writes nothing more.
             stored.store.failure = RuntimeError("killed")
             raise KeyboardInterrupt
         return create(*given, **options)
@@ -83,7 +83,7 @@ def test_a_batch_that_was_killed_halfway_is_finished(
 def test_requests_that_are_listed_late_are_waited_for(
     sandbox: Sandbox, tmp_path: Path, waits: SkippingTime, task_log: TaskLog, lookup_wait: float, is_named: bool
 ) -> None:
-    """The next plan must see it; nothing else proves that it was created."""
+    """The next plan must find the request, and nothing else proves that it was created."""
     path = write_rows(tmp_path / "late.yaml", range(1, 4))
     task = ApplyTask(plan(path), RowsStore(), lookup_wait=lookup_wait)
     sandbox.control.configure(whitelist_lag=3600)
@@ -112,7 +112,7 @@ def test_requests_of_another_plan_are_listed_before_the_next_is_applied(
 def test_the_wait_for_another_plan_begins_when_the_service_responds(
     sandbox: Sandbox, stored: ApplyTask, tmp_path: Path, waits: SkippingTime
 ) -> None:
-    """A service that hangs may create what it was sent after it responds again."""
+    """A service that hangs may process the requests that it has received after it responds again."""
     stored.dies_at(4, before=False)
     path = write_rows(tmp_path / "more.yaml", [*ROWS, 13])
     planned = plan(path)
@@ -126,10 +126,10 @@ def test_a_row_that_is_sent_again_and_lost_again_is_waited_for_again(
     sandbox: Sandbox, stored: ApplyTask, waits: SkippingTime
 ) -> None:
     stored.dies_at(3, before=False)
-    # The request that was there before is older than the lag, by the sandbox's clock.
+    # By the sandbox's clock, the existing request is older than the lag.
     time.sleep(1.6)
     sandbox.control.configure(whitelist_lag=1.5)
-    # The seven rows that no try has sent are first, then come those that were open.
+    # First come the seven rows that no try has sent, then the rows whose outcome was open.
     sandbox.control.add_fault("drop", **CREATE, work=True, skip=8)
     waits.after(TIMEOUT + 60, lambda: sandbox.control.configure(whitelist_lag=0))
     stored.attempt()
@@ -139,7 +139,7 @@ def test_a_row_that_is_sent_again_and_lost_again_is_waited_for_again(
 def test_rows_whose_outcome_is_unknown_wait_for_a_manual_override(
     sandbox: Sandbox, stored: ApplyTask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Nothing of the first window can be told from what the service shows.
+    # The service's responses show nothing about the first window.
     sandbox.control.configure(label_length=3)
     stored.dies_at(4)
     first = json.loads(stored.store.values[KEY])["batch"]["rows"]
@@ -153,7 +153,7 @@ def test_rows_whose_outcome_is_unknown_wait_for_a_manual_override(
         _, is_found, advice = str(error).partition(f"{row['id']} is new")
         if is_found:
             variables[row["id"]] = f"AIRFLOW_VAR_{variable_in(advice).upper()}"
-    # Somebody else's is refused, the row's own is not.
+    # The request of another user is refused; the row's own request is accepted.
     monkeypatch.setenv(next(iter(variables.values())), stored.requests[0]["id"])
     assert "this object belongs to another row" in str(stored.fails())
     for identifier, variable in variables.items():
@@ -182,7 +182,7 @@ def test_an_id_that_somebody_has_put_into_the_record_is_not_used(
     task.dies_at(3, before=False)
     other = somebody_creates(sandbox, **{"label": "Label 2", "address": address(2), **fields})
     first, second, *_ = task.store.batch[1]["rows"]
-    # A row that is not listed does not hide a wrong one.
+    # A row whose request is not listed does not hide a wrong record.
     task.store.forge("9999", first)
     task.store.forge(other, second, state=state)
     sandbox.control.clear_request_log()
@@ -280,7 +280,7 @@ def test_a_try_that_was_superseded_sends_nothing_more(sandbox: Sandbox, stored: 
     normal = store.set
 
     def set_(key: str, value: Any, **options: Any) -> None:
-        # What this try writes is not there when it reads it again: another has written after it.
+        # When this try reads its record again, another try has overwritten it.
         normal(key, {**value, "try_number": 99} if value["state"] == "closed" else value, **options)
 
     store.set = set_  # type: ignore[method-assign]
@@ -301,7 +301,7 @@ def test_a_process_that_was_stopped_asks_whether_it_still_may(
     def create(*given: Any, before_send: Callable[[], None], **options: Any) -> str:
         def stopped_before_sending() -> None:
             waits.sleep(FENCE + 1)
-            # Airflow gives no old try access to the store any more.
+            # Airflow no longer gives the old try access to the store.
             store.failure = RuntimeError("this try is not current")
             before_send()
 
@@ -363,7 +363,7 @@ def test_an_interrupted_task_sends_nothing_more_and_forgets_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def interrupted(_: object) -> None:
-        """Wait as the main thread does, until it is interrupted once a row has left."""
+        """Wait like the main thread, until it is interrupted after a row was sent."""
         while len(sandbox.control.request_log("POST")) <= 1:
             time.sleep(0.01)
         raise interrupt("enough")
@@ -378,7 +378,7 @@ def test_an_interrupted_task_sends_nothing_more_and_forgets_nothing(
     if task.given_store is not None:
         skipped = waits.skipped
         task.attempt(lookup_wait=20)
-        # What was sent is recorded, so nothing has to be waited for.
+        # Everything that was sent is recorded, so the try need not wait.
         assert waits.skipped - skipped < 15
         check_all(sandbox, task)
 
@@ -390,15 +390,15 @@ def test_an_interrupted_task_sends_nothing_more_and_forgets_nothing(
 def test_a_new_plan_is_refused_while_rows_of_the_old_one_are_open(
     sandbox: Sandbox, stored: ApplyTask, path: str, numbers: list[int]
 ) -> None:
-    # Right before the outcome of the first window is written down.
+    # The try ends right before it records the outcome of the first window.
     stored.dies_at(4)
     write_rows(Path(path), numbers)
     stored.clear()
     error = stored.fails(plan_hash=plan(path)["plan_hash"])
     assert isinstance(error, CustodyOutcomeUnknownError)
-    assert "begun to apply another plan, and the outcome of 5 rows of it is unknown" in str(error)
+    assert "begun to apply another plan, and the outcome of 5 rows of that plan is unknown" in str(error)
     check_exactly(sandbox, [0, 1, 2, 3, 4, 5])
-    # The old plan goes on.
+    # The old plan continues.
     write_rows(Path(path), ROWS)
     stored.attempt()
     check_exactly(sandbox, [0, *ROWS], stored.requests)
@@ -450,7 +450,7 @@ def test_without_a_store_a_later_try_waits_and_refuses_what_changed(
     sandbox: Sandbox, path: str, task_log: TaskLog, waits: SkippingTime
 ) -> None:
     task = ApplyTask(plan(path), None)
-    # Nothing was sent, so the next try goes on.
+    # Nothing was sent, so the next try continues.
     sandbox.control.add_fault("status", **LISTING, status=503)
     assert task.fails().retryable
     sandbox.control.add_fault("normal", **CREATE, times=6)
@@ -462,16 +462,16 @@ def test_without_a_store_a_later_try_waits_and_refuses_what_changed(
     assert "this try sent nothing; there is no record of earlier tries of this task" in str(error)
     assert waits.skipped - skipped > 10.0 + TIMEOUT
     assert "requests that earlier tries may have sent without a record" in task_log.text
-    # A new plan goes on.
+    # A new plan is applied.
     task.attempt(plan_hash=plan(path)["plan_hash"])
     check_exactly(sandbox, [0, *ROWS])
 
 
-# --- what became of it since --------------------------------------------------------------------------------------
+# --- requests that have changed since they were created -----------------------------------------------------------
 
 
 def test_a_request_that_was_removed_since_is_not_created_again(sandbox: Sandbox, stored: ApplyTask, path: str) -> None:
-    """The plan of it has the hash of the first one, so the task cannot tell that it was approved once more."""
+    """The plan that creates it again has the same hash, so the task cannot tell that the plan was approved again."""
     number, *others = stored.attempt()["request_ids"]
     sandbox.control.set_whitelist_status(number, "removed")
     stored.clear()

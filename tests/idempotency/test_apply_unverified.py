@@ -1,4 +1,4 @@
-"""With pinned keys, what does not verify takes no row, whenever it is shown first, and is no reason to send."""
+"""With pinned keys, an unverified request never counts as a row's request, and does not cause a second send."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_request_that_is_forged_after_a_lost_response_is_not_this_tasks(
     error = stored.fails(max_parallel=1)
     assert f"{made[0]} is new, and whitelisting request {made[0]} is not verified: no signature" in str(error)
     assert rows_of(sandbox) == made
-    # Once people have signed it, it is.
+    # Once people have signed the request, it counts.
     sandbox.control.sign_whitelist_requests(made)
     assert stored.attempt()["counts"]["created"] == len(ROWS)
     assert rows_of(sandbox) == made

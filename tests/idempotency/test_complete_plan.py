@@ -1,4 +1,4 @@
-"""Completing a plan: what it replaces and deletes is deleted once what it creates is in effect, and nothing else."""
+"""Completing a plan: once its creations are in effect, only the replaced and pruned requests are deleted."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DELETE = {"method": "POST", "path": "/whitelists/addresses/delete"}
 
 
 def there(sandbox: Sandbox) -> dict[str, str]:
-    """Return the labels of the requests that exist, by id; those that are pending in brackets."""
+    """Return the labels of the existing requests, by id. Labels of pending requests are in brackets."""
     found = [each for each in sandbox.control.whitelist_requests() if each["status"] not in ("removed", "deleted")]
     return {each["id"]: each["label"] if each["status"] == "APPROVED" else f"({each['label']})" for each in found}
 
@@ -111,7 +111,7 @@ def test_a_rename_is_one_run_that_ends_with_a_proof(sandbox: Sandbox, tmp_path: 
     assert ran.xcom("prove")["counts"]["unchanged"] == 1
 
 
-# --- when ------------------------------------------------------------------------------------------------------
+# --- when the task may delete ----------------------------------------------------------------------------------
 
 
 def test_no_request_is_deleted_before_all_created_ones_are_in_effect(sandbox: Sandbox, run: Run) -> None:
@@ -126,9 +126,9 @@ def test_no_request_is_deleted_before_all_created_ones_are_in_effect(sandbox: Sa
     assert run.complete()["counts"] == {"deleted": 3, "refused": 0, "unknown": 0, "left": 0}
     assert sorted(there(sandbox).values()) == ["Label 1", "Label 2", "Label 4"]
     assert plan(run.path, **BOTH)["counts"] == {**dict.fromkeys(plan(run.path)["counts"], 0), "unchanged": 3}
-    # Cleared, or run twice.
+    # The task is cleared, or runs twice.
     assert run.complete()["counts"]["deleted"] == 3
-    # As a template renders it.
+    # The value as a template renders it.
     assert run.complete(applied=json.dumps(run.applied))["counts"]["deleted"] == 3
     assert deletions(sandbox) == 3
 
@@ -145,7 +145,7 @@ def test_a_plan_that_creates_nothing_is_complete_once_it_is_applied(sandbox: San
     assert complete(applied, planned["plan_hash"])["counts"] == {"deleted": 0, "refused": 0, "unknown": 0, "left": 0}
 
 
-# --- what is not as it was approved ----------------------------------------------------------------------------
+# --- requests that have changed since the approval ---------------------------------------------------------------
 
 
 def revoked(run: Run) -> None:
@@ -181,7 +181,7 @@ def frozen(run: Run) -> None:
     [
         (revoked, "is rejected, not in effect", False),
         (renamed, "differs from the requested content: it differs in: label", False),
-        # A plan would call both of them different, too.
+        # A plan would also report both of them as different.
         (limited, "differs from the requested content: not requested: dailyLimit", False),
         (odd, "differs from the requested content: its envelope's action 'odd' is not a known word", False),
         (removed, "is missing, not in effect", True),
@@ -257,7 +257,7 @@ def test_only_the_approved_plan_is_completed(sandbox: Sandbox, run: Run) -> None
     deletion = {"operation": json.dumps({"delete": other}), "expected": {other: ["a", "b", "c"]}}
 
     def move(record: dict[str, Any], requests: dict[str, Any]) -> None:
-        # An operation does not become an observation.
+        # An operation with the same text as an observation has another hash.
         for row, replaces in record["creations"].items():
             record["observed"].append(create_operation(WhitelistRequest(**requests[row]), replaces))
         record["creations"] = {}

@@ -1,4 +1,4 @@
-"""Creating at most once, try by try. tests/faults does the same with processes that are really killed."""
+"""Creating at most once, with simulated tries. tests/faults does the same with processes that are really killed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.usefixtures("connection", "waits")
 
 @pytest.fixture(params=[pytest.param("store", marks=needs_store), "no store"])
 def task(request: pytest.FixtureRequest) -> Task:
-    """Return a task instance, with and without a store."""
+    """Return a task instance, once with a store and once without."""
     return Task(Store() if request.param == "store" else None)
 
 
@@ -120,7 +120,7 @@ def test_when_the_lookup_before_the_create_fails_nothing_is_sent(sandbox: Sandbo
     [
         ({"kind": "html", "status": 404}, "response-unusable", True),
         ({"kind": "status", "status": 403, "body": OTHER_REFUSAL}, "request-refused", True),
-        # A missing role and a wrong token have other advice.
+        # For a missing role and a wrong token, the advice differs.
         ({"kind": "status", "status": 403, "body": role_refusal("tpuser")}, "role-missing", False),
         ({"kind": "status", "status": 401}, "credentials-refused", False),
     ],
@@ -165,7 +165,7 @@ def test_a_request_lost_before_the_work_is_sent_by_the_next_try(
 @pytest.mark.usefixtures("own_requests_are_seen")
 def test_a_search_that_finds_nothing_proves_nothing_while_requests_are_hidden(sandbox: Sandbox, task: Task) -> None:
     sandbox.control.add_fault("drop", **CREATE, work=True)
-    # The service counts the request that it has created, but does not return it.
+    # The service counts the created request, but does not return it.
     sandbox.control.configure(listings={"whitelist": {"dropped": ["3712"]}})
     for _ in range(2):
         with pytest.raises((CustodyFailException, CustodyOutcomeUnknownError), match=HIDDEN) as caught:
@@ -204,7 +204,7 @@ def test_without_a_lookup_a_manual_override_decides(
     assert f"status {fault['status']}" in message
     again = task.refused()
     if is_checked:
-        # What ends with the credentials says nothing about the request.
+        # An error about the credentials says nothing about the request.
         sandbox.control.clear_faults()
     monkeypatch.setenv(f"AIRFLOW_VAR_{variable_in(again).upper()}", " 3711 ")
     assert task.attempt() == "3711"
@@ -257,12 +257,12 @@ def test_without_a_store_a_later_try_always_finds_candidates_first(sandbox: Sand
 
 
 def test_a_store_that_is_cleared_on_success_counts_as_none_after_a_clear(sandbox: Sandbox, stored: Task) -> None:
-    # The setting is the server's: this process does not know it.
+    # The server has this setting, so this process does not know it.
     stored.attempt()
     stored.store.values.clear()
     stored.clear()
     stored.refused("3711 may have existed before", if_exists="create")
-    # Regardless of its creator.
+    # The creator of the request does not matter.
     assert stored.attempt() == "3711"
     assert made(sandbox) == ["3711"]
 
@@ -371,7 +371,7 @@ def test_a_manual_override_decides_about_a_record_that_cannot_be_checked(
     sandbox: Sandbox, stored: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stored.attempt()
-    # Only one of the ways to read it: the listing by ids is the other.
+    # This is only one way to read the request. The other is the listing by ids.
     sandbox.control.add_fault("status", **LISTING, status=405)
     assert stored.attempt() == "3711"
     sandbox.control.add_fault("status", **LISTING, status=403, times=None)
@@ -393,7 +393,7 @@ def test_a_clear_reuses_the_request_while_it_exists(sandbox: Sandbox, stored: Ta
     with pytest.raises(CustodyServerError):
         stored.attempt()
     sandbox.control.set_whitelist_status("3711", "removed")
-    # That it is not shown proves nothing, as long as no other request of this user is.
+    # If no other request of this user is listed, it proves nothing that the request is not listed.
     stored.refused("An earlier try created 3711. The service does not list 3711, which proves nothing: ")
     somebody_creates(sandbox, label="Earlier", address="0x" + "00" * 20)
     assert stored.attempt() == "3713"
@@ -416,14 +416,14 @@ def test_a_clear_creates_another_request_with_on_clear_create(sandbox: Sandbox, 
     assert stored.attempt() == "3711"
     stored.clear()
     assert stored.attempt() == "3712"
-    # A retry after the clear is not another clear.
+    # A retry after a clear is not another clear.
     assert stored.attempt() == "3712"
     stored.refused("has changed since that try: memo", memo="1")
     stored.clear()
     assert stored.attempt(memo="1") == "3713"
     stored.clear()
     stored.die_at("closed")
-    # What is not known is found out first, also after a clear.
+    # An unknown outcome is determined first, also after a clear.
     stored.clear()
     assert stored.attempt() == "3714"
     assert stored.attempt() == "3714"

@@ -1,4 +1,4 @@
-"""What becomes of each deletion of an approved plan, by its record, and by what the service shows of its request."""
+"""The outcome of each deletion of an approved plan, according to its record and to the listed request."""
 
 from __future__ import annotations
 
@@ -88,17 +88,17 @@ def deletions(service: Service) -> Deletions:
     ("service", "state", "is_sent"),
     [
         (Service(*APPROVED), "deleted", True),
-        # Another program deleted it in between.
+        # Another program deleted the request in the meantime.
         (Service(*APPROVED, delete=GONE), "deleted", True),
         (Service(APPROVED[1]), "deleted", False),
-        # It is not listed, and still there.
+        # The request is not listed, but still exists.
         (Service(APPROVED[1], by_id=listed(7)), "refused", False),
-        # It, or what is kept beside it, has changed.
+        # The request, or the request that is kept beside it, has changed.
         (Service(listed(7, label="Other"), APPROVED[1]), "refused", False),
         (Service(listed(7, wire={"status": "approved"}), APPROVED[1]), "refused", False),
         (Service(APPROVED[0], listed(8, address=OTHER, label="Other")), "refused", False),
         (Service(APPROVED[0]), "refused", False),
-        # Others may change.
+        # Other requests may change.
         (Service(*APPROVED, listed(9)), "deleted", True),
     ],
     ids=[
@@ -121,7 +121,7 @@ def test_a_request_is_deleted_while_it_is_what_was_approved(service: Service, st
     assert ("it has changed since the plan was approved" in found.detail) is (state == "refused")
     assert begun == ([KEY] if is_sent else [])
     assert {*service.deleted} <= ({("7", "why")} if is_sent else set())
-    # What was gone before is not called deleted: a signer may have rejected it.
+    # A request that was gone before does not count as deleted, because a signer may have rejected it.
     _, text = job.describe(KEY, found, None)
     assert ("was already deleted" in text) is (state == "deleted" and not is_sent)
 

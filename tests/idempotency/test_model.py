@@ -64,9 +64,10 @@ class Model(RuleBasedStateMachine):
         self.is_reversed = False
         self.task: ApplyTask | None = None
         self.shown, self.is_creating = "", False
-        # What an apply task has left to complete: its XCom, the plan's hash, report and rows, and the task's store.
+        # The data from which a second task completes a plan: the XCom, the plan's hash, its report and rows, and the
+        # store.
         self.applied: tuple[dict[str, Any], str, str, set[str], RowsStore] | None = None
-        # What applying has created: address and label, by the request's id.
+        # The requests that applying has created: address and label, by id.
         self.created: dict[str, tuple[str, str]] = {}
         self.write()
 
@@ -93,7 +94,7 @@ class Model(RuleBasedStateMachine):
     # --- the service ---
 
     def there(self, *statuses: str) -> dict[str, tuple[str, str]]:
-        """Return address and label of the requests that have one of these statuses, or not that of a rejected one."""
+        """Return address and label of the requests with one of these statuses; by default, of all but rejected ones."""
         found = self.sandbox.control.whitelist_requests()
         return {
             each["id"]: (each["address"], each["label"])
@@ -103,13 +104,13 @@ class Model(RuleBasedStateMachine):
 
     @rule(number=NUMBERS, label=LABELS)
     def somebody_creates(self, number: int, label: str) -> None:
-        # Of more than two for one destination a person has to choose.
+        # If there are more than two for one destination, a user must choose.
         if sum(each[0] == address(number) for each in self.there().values()) < 2:
             somebody_creates(self.sandbox, label=label, address=address(number))
 
     @rule(status=st.sampled_from(["APPROVED", "rejected"]), which=st.integers(0, 9))
     def somebody_decides(self, status: str, which: int) -> None:
-        """Let a pending request take effect, or be rejected."""
+        """Let a pending request take effect or be rejected, as if another user had decided."""
         for each in [*self.there("pending")][which : which + 1]:
             self.sandbox.control.set_whitelist_status(each, status)
 
@@ -122,10 +123,10 @@ class Model(RuleBasedStateMachine):
 
     @rule(prune=st.booleans(), replace=st.booleans(), max_parallel=PARALLEL, at_most=AT_MOST)
     def approve_a_plan(self, prune: bool, replace: bool, max_parallel: int = 1, at_most: int | None = None) -> None:
-        """Start a run: plan, and approve what is shown."""
+        """Start a run: plan, and approve the displayed plan."""
         arguments = {"prune": prune, "replace": replace, "at_most": at_most}
         found = plan(str(self.path), max_deletes=None, max_delete_percent=None, **arguments)
-        # What follows the hash is not done by this plan, but may be done by a later one.
+        # The part of the report after the hash is not executed by this plan, but may be executed by a later one.
         self.shown = found["report"].partition(found["plan_hash"])[0]
         self.happened["parts"] += bool(found["counts"]["later"])
         self.is_creating = bool(found["counts"]["create"] or found["counts"]["replace"])
@@ -227,7 +228,7 @@ class Model(RuleBasedStateMachine):
         self.happened.update(creates=len(new), deletions=len(gone), tries=1)
 
     def teardown(self) -> None:
-        """Let people do each day's work, until nothing is left to do."""
+        """Let people act as each day, until nothing is left to do."""
         self.happened["sequences"] += 1
         for each in self.there("rejected"):
             self.sandbox.control.set_whitelist_status(each, "removed")
@@ -240,7 +241,7 @@ class Model(RuleBasedStateMachine):
                 self.complete_it(faults=[], killed=None)
         counts = plan(str(self.path), prune=True, replace=True, max_deletes=None, max_delete_percent=None)["counts"]
         left = {state: number for state, number in counts.items() if number and state != "unchanged"}
-        # Two requests that cannot be told apart may be one request under two ids, so both stay.
+        # Two indistinguishable requests may be one request under two ids, so both are kept.
         twins = Counter(self.there().values())
         assert left.pop("duplicate", 0) == sum(number - 1 for number in twins.values()), (left, twins)
         assert not left

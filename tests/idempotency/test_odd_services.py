@@ -28,7 +28,7 @@ pytestmark = needs_store
 
 @pytest.fixture(autouse=True)
 def quick(sandbox: Sandbox, connection: str, waits: SkippingTime) -> None:
-    # While the service lists another request of this user, the absence of one counts.
+    # While the service lists another request of this user, an empty search result proves absence.
     somebody_creates(sandbox, label="Earlier", address="0x" + "00" * 20)
 
 
@@ -42,7 +42,7 @@ def made(sandbox: Sandbox) -> list[str]:
     return [request["id"] for request in sandbox.control.whitelist_requests()][1:]
 
 
-# --- who refuses -------------------------------------------------------------------------------------------
+# --- refusals by the service or a gateway ------------------------------------------------------------------
 
 
 def test_a_gateways_refusal_leaves_the_outcome_unknown(sandbox: Sandbox, stored: Task) -> None:
@@ -53,7 +53,7 @@ def test_a_gateways_refusal_leaves_the_outcome_unknown(sandbox: Sandbox, stored:
     assert [stored.attempt()] == made(sandbox)
 
 
-# --- what the service makes of a request ---------------------------------------------------------------------
+# --- services that store a request differently -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("form", ["lower", "upper", "no prefix"])
@@ -85,7 +85,7 @@ def test_a_request_that_the_service_changes_is_a_reason_to_ask(
     message = stored.refused()
     (own,) = made(sandbox)
     assert own in message
-    # The user may name a request whose label was cut, but none with another destination or other links.
+    # The user may name a request whose label was cut, but no request with another destination or other links.
     variable = f"AIRFLOW_VAR_{variable_in(message).upper()}"
     other = somebody_creates(sandbox, label="Other", address="0x" + "11" * 20, linked_wallet_ids=["7"])
     monkeypatch.setenv(variable, other)
@@ -108,7 +108,7 @@ def test_a_date_never_makes_a_request_somebody_elses(
     sandbox.control.add_fault(**LOST)
     stored.arguments |= {"look_before_create": look_before_create, "if_exists": "create"}
     if look_before_create:
-        # It is new, and its date is no reason to doubt that.
+        # The request is new, and its date does not contradict this.
         assert [stored.attempt()] == made(sandbox)
     else:
         stored.refused("may have existed before")
@@ -128,7 +128,7 @@ def test_a_manual_none_is_checked(
     (found,) = made(sandbox)
     monkeypatch.setenv(variable, "none")
     assert f"'none {found}'" in stored.refused(f"is set to none: {found} has the requested content")
-    # A person may say that it is not this task's all the same.
+    # Nevertheless, a user may declare that the request does not belong to this task.
     monkeypatch.setenv(variable, found if is_own else f"none {found}")
     own = stored.attempt()
     assert made(sandbox) == ([own] if is_own else [found, own])
@@ -165,7 +165,7 @@ def test_the_next_worker_waits_by_its_own_clock(
 ) -> None:
     sandbox.control.configure(whitelist_lag=3600)
     stored.die_at("closed")
-    # By the clock of the worker that recorded it, all has long been over.
+    # By the clock of the worker that recorded the request, the time has long passed.
     stored.store.backdate(datetime.now(timezone.utc) - timedelta(minutes=4))
     if hangs:
         # The wait is 70 s, and begins anew when the service responds again.
@@ -179,7 +179,7 @@ def test_the_next_worker_waits_by_its_own_clock(
 
 
 def test_a_try_that_failed_before_its_first_record_is_no_unknown_one(sandbox: Sandbox, stored: Task) -> None:
-    # A wrong setting: fixed, and the task is cleared.
+    # A setting is wrong. It is corrected, and the task is cleared.
     with failing_at_once("is not defined"):
         stored.attempt(custody_conn_id="another")
     stored.clear()

@@ -1,4 +1,4 @@
-"""The stored form of what was sent: it stays as it is, and what cannot be read is refused."""
+"""The stored form of sent requests: it does not change, and unreadable records are refused."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BATCH: dict[str, Any] = {
     "recorded_at": "2026-11-20T10:11:12.131415Z",
     "rows": {"one": ROW},
 }
-# As version 1 of the format had it.
+# A record in version 1 of the format.
 EARLIER = {"format": 1, "state": "intent", "try": 1, "max_tries": 3, "content": {}, "before": [], "key": "k"}
 
 

@@ -1,4 +1,4 @@
-"""What a search proves about a row: each fact about what was found, alone and beside others; and when it searches."""
+"""What a search proves about a row, for each fact and for combinations; and the times at which it searches."""
 
 from __future__ import annotations
 
@@ -95,13 +95,13 @@ FACTS: dict[str, tuple[list[str] | None, bool, datetime | None, bool | None]] = 
     "found before": (["1"], True, None, False),
     "another was found before": (["2"], True, None, True),
     "none was found before": ([], True, RECORDED - 100 * SECOND, True),
-    # The filter does not find it, so only its date can prove something.
+    # The filter does not find the request, so only its date can prove that it is new.
     "listed before": (["1"], False, RECORDED + SECOND, False),
     "not filtered, no date": (["2"], False, None, None),
     "not filtered, too early": (["2"], False, RECORDED - 1.001 * SECOND, None),
     "no search, no date": (None, True, None, None),
     "no search, later": (None, True, RECORDED + SECOND, True),
-    # The service's clock may be behind by a second, and no further.
+    # The service's clock may be one second behind, but no more.
     "no search, a second earlier": (None, True, RECORDED - SECOND, True),
     "no search, too early": (None, True, RECORDED - 1.001 * SECOND, None),
 }
@@ -116,7 +116,7 @@ def test_an_object_is_new_if_the_search_before_or_its_date_proves_it(
     candidate = Candidate("1", created_at=created, filtered=is_filtered)
     assert is_new(batch, row, candidate) is expected
     if expected and known_ids is None:
-        # If nothing says when the row was recorded, no date proves anything.
+        # If it is unknown when the row was recorded, no date proves anything.
         assert is_new(batch.model_copy(update={"recorded_at": None}), row, candidate) is None
 
 
@@ -130,16 +130,16 @@ MAYBE = Candidate("3", filtered=False)
 FOUND: dict[str, tuple[list[Candidate], str]] = {
     "one": ([NEW], "2"),
     "one and an old one": ([OLD, NEW], "2"),
-    # What is certainly something else, or of another user, hides nothing.
+    # A request that certainly differs, or is another user's, does not matter.
     "one and another content": ([NEW, Candidate("4", LABEL)], "2"),
     "one and another user's": ([NEW, Candidate("4", by_other=True)], "2"),
-    # Only one can be this row's.
+    # Only one of the requests can belong to this row.
     "two": ([NEW, Candidate("4")], "Found at the service: 2 is new, and has the requested content; 4 is new, and has"),
     "one and perhaps one": (
         [NEW, MAYBE],
         "2 is new, and has the requested content; 3 may have existed before this task, and",
     ),
-    # It need not be this row's.
+    # The request may belong to another row.
     "perhaps one": ([MAYBE], "3 may have existed before this task, and has the requested content."),
     "another content": ([Candidate("4", LABEL)], "4 is new, and it differs in: label."),
     "unclear": ([Candidate("4", unclear="odd")], "4 is new, and odd."),
@@ -177,7 +177,7 @@ def test_no_object_belongs_to_two_rows() -> None:
     store = store_with(a=sent("1"), b=sent("1"), c=sent("1"))
     report = Reports()
     search = search_in(store, Things(no_search), report)
-    # It differs from what the second row asked for; the third asked for the same.
+    # The request differs from the second row, and equals the third.
     other = SearchResult([Candidate("2", LABEL)], "")
     unknown = search.judge({"a": SearchResult([NEW], ""), "b": other, "c": SearchResult([NEW], "")})
     assert {key: row.state for key, (_, row) in store.rows.items()} == {"a": "created", "b": "void", "c": "sent"}
@@ -259,7 +259,7 @@ def test_a_service_that_cannot_be_searched_leaves_the_row_to_a_user(waits: Skipp
 def override(
     monkeypatch: pytest.MonkeyPatch, value: str, things: Things, row: Row | None = None
 ) -> tuple[bool, Row, str]:
-    """Return whether a manual override of a row is followed, the row then, and why it is unknown."""
+    """Return whether a user's override of a row is followed, the row afterwards, and why its outcome is unknown."""
     store = store_with(a=sent("1") if row is None else row, b=sent().become("created", "9"))
     monkeypatch.setenv(f"AIRFLOW_VAR_{store.override_variable('a').upper()}", value)
     search = search_in(store, things)
@@ -272,7 +272,7 @@ def override(
     [
         (NEW, "2", ""),
         (MAYBE, "3", ""),
-        # What the service changed is what a person has looked at.
+        # The user has inspected the request that the service changed.
         (Candidate("2", LABEL), "2", ""),
         (Candidate("2", ("address", "label")), "2", "it differs in: address, label"),
         # The service fills in fields that were not requested.
@@ -339,12 +339,12 @@ def test_a_manual_none_is_checked(
 @pytest.mark.parametrize(
     ("error", "is_raised", "problem"),
     [
-        # The service cannot be searched now.
+        # The service cannot be searched at present.
         (CustodyConnectionError("away"), True, ""),
         (CustodyError("odd"), True, ""),
-        # It never can, so the person's word counts.
+        # The service can never be searched, so the user's override counts.
         (CustodyNotFoundError("no", status=404), False, ""),
-        # It is no id.
+        # The value is not an id.
         (CustodyRequestError("too long"), False, "The variable is set to x: this is not a usable id: too long."),
     ],
     ids=["away", "odd", "not offered", "no id"],

@@ -1,4 +1,4 @@
-"""What becomes of rows that are sent, by how each one fails, and of those behind them."""
+"""The outcome of sent rows, for each kind of failure, and of the rows after them."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def states_of(store: Store) -> list[str]:
 
 REFUSED, UNKNOWN, NONE_SENT = "refused", "sent", "void"
 ERRORS: list[tuple[CustodyError, str, bool]] = [
-    # The service's own refusal is one, and about this row alone.
+    # Only the service's own refusal is a refusal, and it concerns this row only.
     *(
         (kind("no", status=status, **OWN), REFUSED, False)
         for kind, status in (
@@ -101,9 +101,9 @@ ERRORS: list[tuple[CustodyError, str, bool]] = [
             (CustodyError, 499),
         )
     ),
-    # Its credentials are not: nothing that follows would be accepted.
+    # A refusal of the credentials does not concern the row: all following rows would be refused, too.
     (CustodyAuthenticationError("no", status=401, **OWN), NONE_SENT, True),
-    # A role may be missing for this row only.
+    # The missing role may concern this row only.
     (CustodyPermissionError("no", status=403, **OWN), REFUSED, False),
     # The outcome is unknown if the service may have done it, or a gateway refused.
     *(
@@ -121,7 +121,7 @@ ERRORS: list[tuple[CustodyError, str, bool]] = [
             (CustodyAuthenticationError, 401, GATEWAY, False),
             (CustodyPermissionError, 403, GATEWAY, False),
             (CustodyResponseError, 302, GATEWAY, False),
-            # It may have been passed on.
+            # The request may have been passed on to the service.
             (CustodyRateLimitError, 429, GATEWAY, False),
         )
     ),
@@ -132,7 +132,7 @@ NEVER_LEFT: list[tuple[CustodyError, str, bool]] = [
     (CustodyRequestError("too long", operation="send"), REFUSED, False),
     (CustodyConnectionError("no route", operation="send", nothing_sent=True), NONE_SENT, True),
     (CustodyAuthenticationError("no token", operation="send"), NONE_SENT, True),
-    # Signing in was refused, not the row.
+    # The sign-in was refused, not the row.
     (CustodyRequestError("wrong password", status=400, **OWN), NONE_SENT, True),
     (CustodyConfigurationError("no key", nothing_sent=True), NONE_SENT, True),
 ]
@@ -169,7 +169,7 @@ def test_an_error_that_is_not_about_a_request_ends_the_task_and_is_recorded(
     sender, store, left = sender_of(things, max_parallel=max_parallel, plan=plan)
     with pytest.raises(type(error)):
         sender.send(KEYS)
-    # Its own outcome is unknown, and the others' is what it was; the second batch was not begun.
+    # The outcome of this row is unknown, the outcomes of the others do not change, and the second batch was not begun.
     assert store.rows[KEYS[0]][1].state == "sent"
     assert len(store.rows) == MAX_BATCH
     assert sum(row.state != "void" for _, row in store.rows.values()) == len(left)
@@ -181,10 +181,10 @@ def test_an_error_that_is_not_about_a_request_ends_the_task_and_is_recorded(
 @pytest.mark.parametrize(
     ("error", "stops_after"),
     [
-        # Which other rows would be refused, too.
+        # These refusals would also apply to other rows.
         *((CustodyError("no", status=status, **GATEWAY), 3) for status in (300, 499)),
         (CustodyPermissionError("no", status=403, **OWN), 3),
-        # These are about each row.
+        # These refusals are about single rows.
         *((CustodyError("no", status=status, **OWN), None) for status in (400, 499)),
         *((CustodyError("no", status=status, **GATEWAY), None) for status in (None, 299, 500)),
     ],
@@ -196,7 +196,7 @@ def test_some_refusals_in_a_row_stop_the_sending(error: CustodyError, stops_afte
     sent = sender.send(KEYS[:6])
     assert len(things.sent) == (stops_after or 6)
     assert (sent.stopped is error) is (stops_after is not None)
-    # One that is accepted in between begins anew.
+    # An accepted row in between restarts the count.
     things = Things(lambda key, _: None if int(key) % 3 == 2 else error)
     sender, _, _ = sender_of(things)
     sent = sender.send(KEYS[:9])
@@ -219,10 +219,10 @@ def test_rows_are_not_sent_while_too_many_are_lost(monkeypatch: pytest.MonkeyPat
     assert sender.send(KEYS[:60]).stopped is None
     assert len(things.sent) == MAX_LOST
     assert states_of(store) == ["sent"] * MAX_LOST + ["void"] * (50 - MAX_LOST)
-    # Once it is known what became of these, the others are sent.
+    # When the outcome of these rows is known, the other rows are sent.
     sender.send(KEYS[50:60])
     assert things.sent[MAX_LOST:] == KEYS[50:60]
-    # One that gets a response in between begins anew.
+    # A row with a response in between restarts the count.
     things = Things(lambda key, _: None if int(key) % MAX_LOST == MAX_LOST - 1 else error)
     sender, _, _ = sender_of(things)
     sender.send(KEYS[:60])
@@ -238,7 +238,7 @@ def test_a_row_that_is_refused_for_now_is_sent_again(waits: SkippingTime) -> Non
     assert things.sent == [KEYS[0], *[KEYS[1]] * 20, KEYS[2]]
     assert waits.skipped == pytest.approx(19)
     assert left == [1] * 22
-    # It is not refused for now for ever.
+    # A row is not refused with 429 for ever.
     things = Things(lambda *_: busy)
     sender, store, _ = sender_of(things)
     sent = sender.send(KEYS[:3])
@@ -297,7 +297,7 @@ def test_a_fence_that_was_stopped_lets_no_request_through(stops_at: int) -> None
     fence = Fence(lambda: records.append(1), lambda: len(records) >= stops_at)
     with pytest.raises(CustodyError) as caught:
         fence.ensure_recorded()
-    # It is stopped before the batch is recorded, or while it is.
+    # The task is stopped before the batch is recorded, or while it is being recorded.
     assert len(records) == stops_at
     assert caught.value.code == "task-stopped"
     assert caught.value.nothing_sent

@@ -1,4 +1,4 @@
-"""What the tries of a task instance find of each other, in a store that keeps it and without one."""
+"""What the tries of a task instance know about each other, with a store that keeps its values, and without a store."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_try_that_finds_nothing_may_have_been_forgotten(
     store = store_of(kept, try_number, max_tries=max_tries, retries=2)
     # Without a store, every try but the first knows nothing.
     assert store.read() is (is_forgotten if is_kept else try_number > 1)
-    # What may have been forgotten is not recorded as not begun.
+    # If earlier records may have been lost, beginning a try is not recorded.
     store.begin()
     store.begin()
     if kept is not None:
@@ -94,7 +94,7 @@ def test_the_record_of_a_plan_is_that_of_this_plan() -> None:
     store.record_plan(PLAN)
     assert store.read_plan("plan") == PLAN
     assert store_of(None).read_plan("plan") is None
-    # A plan begins again if another one was recorded since, also if rows of it were sent.
+    # A plan begins again if another plan was recorded since, even if rows of it were sent.
     store.open(store.new_batch({"a": SENT}, "other"))
     assert store.read_plan("other") is None
     assert store.read_plan("plan") == PLAN

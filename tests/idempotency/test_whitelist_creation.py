@@ -1,4 +1,4 @@
-"""Which request at the service stops a row, is its own, or proves nothing: each fact alone."""
+"""For each fact alone: whether a request at the service blocks a row, belongs to it, or proves nothing."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def created_by(user: dict[str, str], number: int = 3711, **payload: Any) -> Whit
     ("envelopes", "state", "detail"),
     [
         ([], "sent", ""),
-        # For another destination.
+        # Requests for another destination.
         ([listed(address=OTHER)], "sent", ""),
         ([listed()], "found", "3711"),
         ([listed(wire=PENDING)], "found", "3711"),
@@ -122,7 +122,7 @@ def test_a_row_is_not_sent_if_what_exists_may_be_for_its_destination(
         assert row.detail == detail or (detail and detail in row.detail)
         known = ids if state != "sent" or "REJECTED" in {each.status for each in envelopes} else []
         assert row.known_ids == sorted(known)
-    # What the plan knows of, or this task has created, stops nothing; nor is it new.
+    # A request that the plan knows, or that this task has created, blocks nothing, and is not new.
     for given in ({"replaced": {ONE: ids}}, {"ignored": ids}, {"own_ids": lambda: ids}):
         (row,) = creation(Service(*envelopes), before=snapshot_of([]), **given).prepare([ONE]).values()
         assert row.state == "sent"
@@ -158,7 +158,7 @@ def test_only_what_the_filter_finds_can_be_compared_with_what_it_found_before(
     if is_hidden and not thorough:
         del expected["2"]
     assert {each.id: each.filtered for each in found.candidates} == expected
-    # What was listed before and is listed now needs no filter.
+    # A request that was listed before, and is listed now, is recognized without the filter.
     assert bool(service.searches) is not (is_listed_before and thorough)
 
 
@@ -171,7 +171,7 @@ def test_only_what_the_filter_finds_can_be_compared_with_what_it_found_before(
         ({"userId": "7"}, None, False),
         ({"userId": "8", "externalUserId": "ann"}, None, False),
         ({"externalUserId": "bob"}, None, True),
-        # It is not known who made it, or who this is.
+        # The creator of the request, or the connection's user, is unknown.
         ({}, None, False),
         (YOURS, {"id": ""}, False),
         (YOURS, CustodyNotFoundError("no", status=404), False),

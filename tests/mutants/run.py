@@ -71,7 +71,7 @@ WORKERS = 2
 HANGS, ALL_HANG = 120, 900
 #: How many of the quickest tests run before the others.
 FIRST = 30
-# These replace names at random, which is hardly ever what a person mistypes.
+# These operators replace names at random, but people hardly ever make such mistakes.
 LEFT_OUT = ("Variable", "RemoveDecorator")
 # Keywords that check the code itself, and not its input: equal lengths, and that no field is set again.
 ASSERTED = {("zip", "strict"), ("ConfigDict", "frozen")}
@@ -190,7 +190,7 @@ def find_survivor(mutant: Mutant, tree: Path, tests: list[str]) -> str:
     for part in (tests[:FIRST], tests[FIRST:]):
         if part:
             result = mutate_and_test([change], shlex.join([*command, *part]), ALL_HANG)
-            # What is not found would look like a failure.
+            # A test that is not found would look like a failing test.
             assert "no tests ran" not in result.output or "rror" in result.output, (mutant, result.output[-2000:])
             if result.test_outcome != TestOutcome.SURVIVED:
                 assert result.test_outcome == TestOutcome.KILLED, (mutant, result.output)

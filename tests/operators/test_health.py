@@ -1,4 +1,4 @@
-"""The operator that checks health once. What is healthy is decided in the client, and tested there."""
+"""The operator that checks health once. The client decides what is healthy, and its tests cover that."""
 
 from __future__ import annotations
 

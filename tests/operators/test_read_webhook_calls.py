@@ -1,4 +1,4 @@
-"""Reading webhook calls, run by run: where it goes on, what it emits, and what may be lost."""
+"""Reading webhook calls in several runs: where each run continues, what it emits, and which calls may be lost."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_journal_that_was_cut_off_fails_or_is_named(sandbox: Sandbox, webhook:
         with failing_at_once("webhook calls may be lost: the newest known call is no longer listed") as lost:
             reader.run()
         assert "on_gap='continue'" in str(lost.value)
-    # It is said until an event is stored that says it.
+    # The gap is reported until an event that describes it is stored.
     for emit in (False, True):
         assert "may have been removed" in reader.run(on_gap="continue", emit=emit)["gap"]
     for _ in range(2):
@@ -157,7 +157,7 @@ def test_filtered_calls_make_no_event_unless_the_last_one_is_old_or_there_are_ma
     for number in (2, 3):
         write_calls(sandbox, webhook, number)
         assert reader.ids() is None
-    # Airflow's clean-up must never find only an old event, even if the journal is quiet.
+    # Emit an event regularly, even without calls, because Airflow's clean-up must never find only an old event.
     for _ in range(2):
         reader.events[-1].timestamp -= timedelta(days=1)
         assert reader.ids() == []
@@ -247,9 +247,9 @@ def test_changed_filters_are_no_gap(sandbox: Sandbox, webhook: str, task_log: Ta
     assert task_log.text.count("The filters have changed.") == 1
 
 
-# --- events of others -----------------------------------------------------------------------------------------------
+# --- events of other tasks -------------------------------------------------------------------------------------------
 
-#: A cursor that makes a reader skip all that has happened.
+#: A cursor that makes a reader skip all calls so far.
 KNOWS_ALL = CallCursor(datetime.now(timezone.utc)).to_json()
 OTHERS = {
     "another task": {"task_id": "other"},
@@ -275,7 +275,7 @@ def test_a_position_of_another_task_is_not_believed(
 def test_a_first_run_among_positions_of_others_is_a_gap_that_names_them(sandbox: Sandbox, webhook: str) -> None:
     reader = Reader(start="beginning")
     write_calls(sandbox, webhook, 1)
-    # Events without a position, and events of no task, are no sign that this task has a new name.
+    # Events without a position, and events without a task, do not show that this task was renamed.
     reader.add_event({"odd": 1}, task_id="other")
     reader.add_event({"cursor": KNOWS_ALL, "filters": {}}, task_id=None)
     assert reader.ids(emit=False) == ["1"]
@@ -300,7 +300,7 @@ def test_a_renamed_task_continues_where_its_old_name_ended(sandbox: Sandbox, web
     for _ in range(500):
         reader.add_event({"odd": 1}, task_id="other")
     reader.add_event(last, task_id="old")
-    # It has its own position from now on, even if there is nothing new.
+    # From now on, the task has its own position, even if there are no new calls.
     assert reader.ids(continue_from="dag/old") == []
     reader.add_event({**last, "cursor": KNOWS_ALL}, task_id="old")
     write_calls(sandbox, webhook, 2)

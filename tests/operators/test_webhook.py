@@ -182,7 +182,7 @@ def test_another_secret_than_the_one_that_was_given_is_noticed(
     body = {"webhook": {"id": webhook_id}, "secret": "quite-another-secret"}
     sandbox.control.add_fault("status", method="POST", status=200, body=body)
     assert create(secret_conn_id="hook") == webhook_id
-    assert "with another secret" in caplog.text
+    assert "with a secret that differs from the connection's" in caplog.text
     assert "quite-another-secret" not in caplog.text
 
 

@@ -26,7 +26,7 @@ def create(**kwargs: Any) -> Any:
     return execute(lambda: CustodyCreateWhitelistRequestOperator(task_id="create", **arguments))
 
 
-# One character of an address in the case of EIP-55 is another one.
+# A character of an EIP-55 address in another case makes a different address.
 MISTYPED = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAeD"
 
 

@@ -85,7 +85,7 @@ def test_a_plan_names_all_new_rows_on_chains_that_are_not_enabled(
     disable()
     error = failure_of(lambda: plan(path))
     assert error.message == "the chain ETH is not enabled at the service: line 4, line 5; nothing is sent"
-    # Without new rows, the chain does not matter.
+    # If there are no new rows, the chain does not matter.
     assert plan(write_rows(tmp_path / "old.yaml", [1]))["counts"]["unchanged"] == 1
 
 

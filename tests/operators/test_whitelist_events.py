@@ -44,7 +44,7 @@ def test_a_change_and_a_proof_are_events_and_nothing_else(
     monkeypatch.setenv(f"AIRFLOW_CONN_{conn_id.upper()}", connection_json(sandbox, **pins))
     dag = daily(conn_id, write_rows(tmp_path / "whitelist.yaml", range(1, 4)))
     first = run_dag(dag)
-    # Pending: nothing changes, and nothing is proved.
+    # The request is pending: nothing has changed, and nothing is proved.
     run_dag(dag)
     sandbox.control.sign_whitelist_requests(first.xcom("apply")["request_ids"])
     last = run_dag(dag)

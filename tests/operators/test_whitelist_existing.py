@@ -1,4 +1,4 @@
-"""The same address again: what was asked for before is used, or stops the task, and is not asked for twice."""
+"""The same address again: an existing request is reused, or stops the task, and is never created twice."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_another_spelling_is_the_same_and_what_follows_goes_through(sandbox: San
     theirs = somebody_creates(sandbox, address=CHECKSUMMED, network="Mainnet")
     ti = FakeTaskInstance()
     assert create(ti, address=CHECKSUMMED.lower(), blockchain="Ethereum", network="main") == theirs
-    # As the service spells it, which is what is signed and compared.
+    # The values are spelled as at the service, because that spelling is signed and compared.
     assert ti.pushed["request"] == {"id": theirs, **FIELDS, "address": CHECKSUMMED, "network": "Mainnet"}
     assert sent(sandbox) == 1
 

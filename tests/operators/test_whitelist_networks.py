@@ -82,7 +82,7 @@ def test_it_is_not_reused_unless_a_new_request_is_asked_for(sandbox: Sandbox) ->
     with failing_at_once(why):
         create()
     assert not sandbox.control.request_log(**CREATE)
-    # As it is advised.
+    # Set the network as the advice says.
     assert create(if_exists="create") != number
 
 
@@ -121,7 +121,7 @@ def test_a_plan_accepts_it_only_by_name(
     if accepted:
         (made,) = task.attempt()["request_ids"]
         sandbox.control.sign_whitelist_requests([made])
-        # It is the request that this row created. But on ETH, the network may name another chain.
+        # This row has created the request. But on ETH, the network may name another chain.
         assert plan(path)["counts"]["differs"] == 1
         assert plan(write_rows(tmp_path / "named.yaml", [1], network="sepolia"))["counts"]["unchanged"] == 1
     else:

@@ -1,4 +1,4 @@
-"""Planning a whitelist that is kept as a file, and where that file is. What is planned is decided in the client."""
+"""Planning a whitelist that is kept as a file, and the place of that file. The client's tests cover the plan itself."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_the_xcom_of_a_plan(sandbox: Sandbox, path: str, task_log: TaskLog) -> N
     assert result["counts"] == {**NOTHING, "create": 2, "pending": 1, "unchanged": 1}
     assert result["plan_hash"] in result["report"]
     assert "line 6" in task_log.text
-    # What is merely observed does not change the hash; what is to be done does.
+    # Facts that are only observed do not change the hash; operations do.
     sandbox.control.set_whitelist_status(effective(sandbox, 77), "pending")
     assert PlanTask(path).run()["plan_hash"] == result["plan_hash"]
     effective(sandbox, 3)
@@ -222,7 +222,7 @@ def test_an_edited_plan_gains_nothing(sandbox: Sandbox, path: str, tmp_path: Pat
         assert apply.fails(source=source).code in ("plan-changed", "file-wrong"), source
     assert apply.fails(plan=PlanTask(other).run()).code == "plan-changed"
     check_exactly(sandbox, [98])
-    # Only the operations count.
+    # Only the operations matter.
     assert apply.attempt(source={"check_address": False, "replace": True})["counts"]["created"] == len(ROWS)
 
 
@@ -289,7 +289,7 @@ def test_a_file_with_faults_is_the_authors_and_not_retried(sandbox: Sandbox, tmp
 
 
 def plan_in(folder: Path, path: str, **context: Any) -> dict[str, Any]:
-    """Plan in a DAG whose file is said to be in a folder."""
+    """Plan in a DAG whose file appears to be in a folder."""
     dag = new_dag()
     dag.fileloc = str(folder / "dag.py")
     with dag:

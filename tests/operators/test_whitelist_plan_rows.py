@@ -25,7 +25,7 @@ ROWS: list[dict[str, Any]] = [
 
 
 def plan_and_apply(dag: DAG, after: Any = (), **arguments: Any) -> Run:
-    """Run two tasks that plan and apply the same, after another."""
+    """Run two tasks, one after the other, that plan and apply the same whitelist."""
     with dag:
         planned = CustodyPlanWhitelistOperator(task_id="plan", **arguments)
         planned.set_upstream(after)
@@ -54,7 +54,7 @@ def upstream(dag: DAG, rows: Any) -> Any:
 def test_rows_of_an_upstream_task_are_planned_and_applied(
     sandbox: Sandbox, tmp_path: Path, task_log: TaskLog, form: str, native: bool
 ) -> None:
-    # A file with the same rows is the same plan.
+    # A file with the same rows has the same plan.
     same = plan(path=write_rows(tmp_path / "rows.yaml", (1, 2, 3)))["plan_hash"]
     dag = new_dag()
     dag.render_template_as_native_obj = native

@@ -1,4 +1,4 @@
-"""The operators that sign and reject: what they are given, and later tries. What is signed is decided in the client."""
+"""The operators that sign and reject: their arguments, and later tries. The client's tests cover what is signed."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ def test_an_empty_list_fails_or_skips_the_task(sandbox: Sandbox, task: Any) -> N
         task([], skip_if_empty=True)
     with failing_at_once(r"request_ids is an empty list; nothing is sent.*skip_if_empty=True"):
         task([])
-    # What is no list is not empty.
+    # A value that is not a list does not count as empty.
     odd: list[Any] = ["", {}, [None]]
     for bad in odd:
         with failing_at_once("request_ids"):

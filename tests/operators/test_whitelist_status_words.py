@@ -103,7 +103,7 @@ def test_without_the_words_nothing_is_taken_for_in_effect_and_the_setting_is_nam
     with failing_at_once("add the word to 'effective_statuses' or 'rejected_statuses' of the Airflow connection"):
         create()
     assert plan(write_rows(tmp_path / "list.yaml", [1]))["counts"]["differs"] == 1
-    # Its signatures prove that it was approved, whatever its status word.
+    # The signatures prove that the request was approved, whatever its status word.
     assert run(CustodyVerifyWhitelistOperator)["counts"]["verified"] == 1
 
 

@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.usefixtures("airflow_db"), pytest.mark.filterwarnings(
 
 
 def pin(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, conn_id: str = "custody_default", **pins: Any) -> None:
-    """Define a connection that pins the sandbox's keys, or others."""
+    """Define a connection that pins the sandbox's keys, or other keys."""
     pins = {**sandbox.control.pins(), **pins}
     pins["superadmin_keys"] = "".join(pins["superadmin_keys"])
     monkeypatch.setenv(f"AIRFLOW_CONN_{conn_id.upper()}", connection_json(sandbox, **pins))
@@ -53,7 +53,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def auditor(sandbox: Sandbox, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[[str], tuple[int, Any]]:
-    """Return what verifies a file on another machine, which has the keys, and neither service nor connection."""
+    """Return a function that verifies a file on another machine, which has the keys, but no connection."""
     keys = tmp_path / "keys.pem"
     keys.write_text("".join(sandbox.control.pins()["superadmin_keys"]))
 
@@ -147,7 +147,7 @@ def test_findings_can_be_left_to_another_task(sandbox: Sandbox, monkeypatch: pyt
     run = run_dag(nightly(str(path), conn_id="lenient", fail_on_unverified=False))
     assert run.state == "success"
     assert run.xcom("verify")["counts"] == {**NOTHING, "unverified": 1}
-    # It proves nothing.
+    # This verification proves nothing, so no event is emitted.
     assert stored_events(whitelist_asset("lenient")) == []
 
 
@@ -250,7 +250,7 @@ def test_evidence_that_could_not_be_read_again_is_not_written(
 
 
 def verify_in(root: Path, path: str, *, has_bundle: bool) -> dict[str, Any]:
-    """Verify in a DAG whose file is said to be in a folder."""
+    """Verify in a DAG whose file appears to be in a folder."""
     dag, ti = new_dag(), FakeTaskInstance()
     dag.fileloc = str(root / "dag.py")
     if has_bundle:

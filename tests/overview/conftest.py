@@ -1,4 +1,4 @@
-"""A service whose overview is read."""
+"""A service for tests that read its overview."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def pinning(sandbox: Sandbox) -> Iterator[CustodyClient]:
 
 @pytest.fixture
 def create(client: CustodyClient) -> Create:
-    """Return what creates a request that is pending, and returns its id."""
+    """Return a function that creates a pending request, and returns its id."""
 
     def create(number: int, **fields: Any) -> str:
         given: dict[str, Any] = {"label": f"L{number}", "address": f"0x{number:040x}", "blockchain": "ETH", **fields}

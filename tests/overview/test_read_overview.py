@@ -76,7 +76,7 @@ def test_a_section_that_cannot_be_read_hides_no_other(
     sandbox: Sandbox, client: CustodyClient, name: str, path: str, kind: str
 ) -> None:
     options = {"status": 500} if kind == "status" else {}
-    # What is at or below the path.
+    # The calls to this path, or below it.
     sandbox.control.add_fault(kind, path=path, times=1 if name == "webhooks" else None, **options)
     overview = read_overview(client)
     assert set(problems(overview)) == {name}
@@ -163,7 +163,7 @@ def test_the_problem_of_a_webhook(
     (found,) = value(overview, "webhooks")
     assert problem in found.problem
     assert bool(problem) == bool(found.problem)
-    # Somebody may have meant it.
+    # The webhook may have been disabled on purpose.
     assert judge_overview(overview).ok is (not problem or webhook.get("status") == "disabled")
 
 

@@ -1,4 +1,4 @@
-"""What an overview says of the whitelisting requests that the service lists, and what there is to see of one."""
+"""The requests in an overview, and the view of a single request."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def one(overview: Overview, section: str = "pending") -> RequestRow:
 
 
 def show(sandbox: Sandbox, path: str, *rows: Any) -> None:
-    """Have the service list these rows there, and no others."""
+    """Make the service list exactly these rows."""
     body = {"result": list(rows), "totalItems": str(len(rows))}
     sandbox.control.add_fault("status", status=200, body=body, path=path, times=None)
 
@@ -81,14 +81,14 @@ BAD_HASH = "does not have the hash"
 @pytest.mark.parametrize(
     ("prepare", "section", "state", "without_pins", "with_pins", "verification"),
     [
-        # The trust and the problem of each, without pinned keys and with them.
+        # The trust and the problem of each request, without pinned keys and with them.
         (lambda *_: None, "pending", "pending", NOT_CHECKED, ("unsigned", ""), "It has no signatures yet."),
         (sign, "recent", "effective", NOT_CHECKED, ("verified", ""), "Verified: signed by signer-1@example.test under"),
         (changed, "recent", "effective", NOT_CHECKED, ("unverified", UNSIGNED), UNSIGNED),
         (status("APPROVED"), "recent", "effective", NOT_CHECKED, ("unverified", UNSIGNED), UNSIGNED),
         (status("rejected"), "", "rejected", NOT_CHECKED, NOT_CHECKED, "The service reports it as rejected"),
         (status("WEIRD"), "unknown", "unknown", ("not checked", UNKNOWN_WORD), ("unverified", UNSIGNED), UNSIGNED),
-        # What is listed as pending is pending, whatever its status.
+        # A request that is listed as pending is pending, whatever its status.
         (listed_as_expired, "pending", "pending", ("not checked", DOUBT), ("unsigned", DOUBT), "It has no signatures"),
         (only_for_approval, "pending", "pending", NOT_CHECKED, ("unsigned", ""), "It has no signatures yet."),
         (another_hash, "pending", "pending", ("not checked", BAD_HASH), ("unverified", BAD_HASH), BAD_HASH),
@@ -132,7 +132,7 @@ def test_state_and_trust_are_the_same_in_the_listing_and_for_one_request(
         assert problem in row.problem
         assert bool(problem) == bool(row.problem)
         assert (verification if each is pinning else NOT_PINNED) in shown.verification
-        # A text without its hash is not shown.
+        # A text that does not match its hash is not shown.
         assert bool(shown.payload) is bool(row.address) is (problem is not BAD_HASH)
         found = {name: [row.id for row in view(overview, name).rows] for name in ("pending", "recent", "unknown")}
         assert found == {name: [number] if name == section else [] for name in found}
@@ -205,7 +205,7 @@ def test_all_requests_in_effect_are_verified_and_faulty_ones_come_first(
     ids = [create(number) for number in range(40)]
     sandbox.control.sign_whitelist_requests(ids[30:])
     for each in ids[:30]:
-        # The unsigned dates say that it was long ago.
+        # The dates, which are not signed, say that it was long ago.
         sandbox.control.set_whitelist_age(each, 360_000)
         sandbox.control.set_whitelist_status(each, "APPROVED")
     overview = read_overview(pinning)
@@ -227,7 +227,7 @@ def test_an_unreadable_request_hides_no_other(sandbox: Sandbox, pinning: Custody
     assert view(overview).rows[1].problem.startswith("it cannot be read")
     assert view(overview).faulty == 2
     assert view(overview).oldest_at is None
-    # Neither is the copy beside the text shown.
+    # The unsigned copy of the text is not shown either.
     assert "evil" not in str(overview)
 
 
@@ -248,7 +248,7 @@ def test_texts_are_kept_and_bounded(sandbox: Sandbox, client: CustodyClient, cre
 def test_a_destination_that_is_in_effect_twice_is_named(
     sandbox: Sandbox, client: CustodyClient, create: Create
 ) -> None:
-    # One that is pending does not count.
+    # A pending request does not count.
     create(1)
     same = {"label": "L", "address": f"0x{1:040x}", "blockchain": "ETH"}
     rows = [same, same | {"network": "mainnet"}, same | {"memo": "7"}, same | {"network": "sepolia"}]
@@ -302,10 +302,10 @@ def test_signatures_are_counted_by_group_where_that_is_known(
     for row in (one(read_overview(pinning)), shown.row):
         assert (row.state, row.trust, row.signatures, row.paths) == ("pending", "verified", 1, paths)
     assert shown.verification.startswith("All of its signatures are valid, ")
-    # Without rules, nobody says who is in which group.
+    # Without rules, the members of the groups are unknown.
     row = one(read_overview(client))
     assert (row.signatures, row.paths) == (1, ())
-    # Where the request is shown without rules, those in force count.
+    # If the request is listed without rules, the rules in force are used.
     sandbox.control.set_whitelist_envelope(identifier, rulesContainer=None, rulesSignatures=None)
     assert read_request(pinning, identifier).row.paths == paths
     sandbox.control.add_fault("status", status=404, path="/rules", body={"message": "m", "error": "e"})

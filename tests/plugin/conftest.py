@@ -11,7 +11,7 @@ from support.browser.airflow_pages import Pages, serve
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wait for readings as long as a busy machine may need. Tests of hanging reads shorten this."""
+    """Wait for readings as long as a busy machine may need. Tests of reads that hang shorten this time."""
     if AIRFLOW >= (3, 1):
         monkeypatch.setattr("airflow_custody.plugin.readings.WAIT", 120.0)
 

@@ -119,7 +119,7 @@ def test_a_connection_of_another_type_is_not_found(pages: Pages) -> None:
 def test_an_environment_variable_hides_a_connection_in_the_database(
     pages: Pages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A task would get the connection in the variable, whose type is another one."""
+    """A task would get the connection in the variable, which has another type."""
     monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_STORED", json.dumps({"conn_type": "http", "host": "x"}))
     assert "custody_stored" not in text_of(pages.get("/custody/"))
 
@@ -137,7 +137,7 @@ def test_a_connection_whose_id_has_slashes(pages: Pages, sandbox: Sandbox) -> No
 class TestOneConnectionHasOneId:
     @pytest.fixture(autouse=True)
     def spellings(self, stored: None, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Define one connection in a variable, in the database and by name, each with another spelling."""
+        """Define one connection in a variable, in the database and in the option, each with another spelling."""
         monkeypatch.setenv("AIRFLOW_CONN_BANK_PW", connection_json(sandbox))
         monkeypatch.setenv("AIRFLOW__CUSTODY__PAGE_CONNECTIONS", "BANK_PW,Bank_pw,bank_pw")
 
@@ -156,7 +156,7 @@ class TestOneConnectionHasOneId:
 
 @pytest.fixture
 def lookups(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Use a secrets backend, and return the ids that are looked up there."""
+    """Use a secrets backend, and return the list of ids that are looked up in it."""
     from airflow.models.connection import Connection
 
     found: list[str] = []

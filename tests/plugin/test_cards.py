@@ -1,4 +1,4 @@
-"""What the card of a service says first, and which connections share a card."""
+"""The first statement on the card of a service, and the connections that share a card."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ UNHEALTHY = Section(HealthVerdict(NOW, 9, 1, problems=[Problem("it has no status
 UNREAD: Section[Any] = Section(problem="refused")
 NOT_OFFERED: Section[Any] = Section(problem="no such path", not_offered=True)
 WAITING = Section(Requests(RequestsView((), 60, oldest_at=NOW - timedelta(hours=5)), NONE, NONE))
-#: The user of the connection may not see the section.
+#: A section that the connection's user may not see.
 FORBIDDEN: Section[Any] = Section(problem="a role is missing", role_missing=True)
 ENABLED_WEBHOOK = Section((WebhookRow("w1", "t", "u", "enabled"),))
 
@@ -140,7 +140,7 @@ class TestAServiceThatWasNotReadJustNow:
         assert card.level == "unknown"
         assert texts(card) == ["The service has not responded yet. This data is 5 min old.", HEALTHY]
         assert card.is_awaited
-        # No tile is green, either.
+        # No tile is green either.
         assert {card.level_of(part) for part in ("health", "pending", "recent", "webhooks", "journal")} == {None}
 
     def test_a_reading_that_is_not_a_minute_old(self) -> None:

@@ -1,4 +1,4 @@
-"""The paths of pages: each leads back to the connection and the request that it was made of."""
+"""The paths of pages: from each path, the same connection and request are found again."""
 
 from __future__ import annotations
 

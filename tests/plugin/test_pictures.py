@@ -1,4 +1,4 @@
-"""The pictures of the docs: what they show is made again without a browser, with all of their texts."""
+"""The pictures of the docs: the pages that they show still have all texts of the pictures. No browser is needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plugin: what every Airflow process imports of it, and the app, which the first request creates."""
+"""The plugin: the modules that it makes every Airflow process import, and the app, which the first request creates."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from airflow_custody.plugin import readings as module
 from airflow_custody.plugin.page_hook import ConnectionKey
 from airflow_custody.plugin.readings import LIFETIME, Query, Reading, Readings
 
-#: Seconds that a busy machine may take.
+#: Maximum time in seconds that a busy machine may need.
 PATIENCE = 120
 
 
@@ -40,13 +40,13 @@ def readings(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Readings:
 
 @pytest.fixture
 def wait_again(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Let routes not wait for reads, until the test calls this fixture."""
+    """Do not wait for reads in routes, until the test calls this fixture."""
     monkeypatch.setattr(module, "WAIT", 0.0)
     return lambda: monkeypatch.setattr(module, "WAIT", PATIENCE)
 
 
 class Service:
-    """A service that counts its reads, and hangs if told to."""
+    """A service that counts its reads, and hangs if the test tells it to."""
 
     def __init__(self, *, hangs: bool = False) -> None:
         self.begun = threading.Semaphore(0)
@@ -116,7 +116,7 @@ def test_the_latest_reading_is_shown_while_a_read_hangs(
         assert reading.is_awaited
     service.wait_until_read()
     assert service.reads == 1
-    # The process can end meanwhile.
+    # Meanwhile, the process can end.
     assert service.thread.daemon
 
 
@@ -144,7 +144,7 @@ def test_a_read_that_never_ends_is_given_up(
     assert [each.problem for each in found] == ["Reading did not end. See the log of the API server."] * 4
     clock.now += LIFETIME
     monkeypatch.setattr(module, "MAX_DURATION", PATIENCE)
-    # Neither their connections nor their places are taken.
+    # A read that hangs blocks neither its connection nor a place for another read.
     assert values(readings.get(*(query(Service(), letter) for letter in "abcde"))) == [1] * 5
 
 

@@ -58,7 +58,7 @@ def test_no_character_of_a_text_is_markup_or_invisible(text: str) -> None:
     ],
 )
 def test_hostile_text(text: str, shown: str) -> None:
-    """The number of an invisible character stands in brackets here."""
+    """In the expected texts, the number of an invisible character is in brackets."""
     assert HIDDEN.sub(r"[\1]", visible(text)) == f'<bdi class="text">{shown}</bdi>'
 
 

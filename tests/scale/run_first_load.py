@@ -38,7 +38,7 @@ TASKS = (
     "wait_until_effective",
     "complete",
 )
-#: Seconds for everything.
+#: Maximum duration of the suite, in seconds.
 TIMEOUT = 3600.0
 
 
@@ -56,7 +56,7 @@ def _run(folder: Path, rows: int, at_most: int | None) -> list[str]:
     dags = folder / "dags"
     dags.mkdir()
     recipe = (ROOT / "docs" / "snippets" / "first_load.py").read_text()
-    # The user of this script's API calls approves.
+    # This script approves with its own user, so name this user as the approver.
     recipe = recipe.replace('"carol"', '"Anonymous"').replace("at_most=500", f"at_most={at_most}")
     (dags / "first_load.py").write_text(recipe.replace("timedelta(minutes=1)", "timedelta(seconds=5)"))
     lines = [f"  - {{label: Supplier {row}, address: '{_address(row)}', blockchain: ETH}}\n" for row in range(rows)]
@@ -111,7 +111,8 @@ class _Load:
                 print(each["subject"], flush=True)
                 run_id = each["task_instance"]["dag_run_id"]
                 answer = {"chosen_options": ["Approve"], "params_input": {}}
-                # A person takes longer. With LocalExecutor, Airflow may run the task again after a response at once.
+                # A person would take longer. If the response came at once, Airflow with LocalExecutor might run the
+                # task again.
                 time.sleep(8)
                 self._airflow.call("PATCH", f"{RUNS}/{run_id}/taskInstances/{GROUP}approve/-1/hitlDetails", answer)
         return all(each["state"] in ("success", "failed") for each in self._runs())

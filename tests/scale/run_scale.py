@@ -25,10 +25,10 @@ from servers import CeleryCluster  # noqa: E402
 from suite import parser_of, run_in_folder  # noqa: E402
 
 FILES = 10
-# As many as one approval can show: a plan has no more.
+# As many rows as one approval can show, because a plan cannot be larger.
 ROWS = 500
 SENSORS = 1000
-#: Seconds for everything.
+#: Maximum duration of the suite, in seconds.
 TIMEOUT = 345.0
 STARTED = time.monotonic()
 REQUESTS = "/whitelists/addresses"
@@ -48,7 +48,7 @@ def _run(folder: Path) -> list[str]:
         (folder / f"file{number}.csv").write_text("label,address,blockchain\n" + "".join(lines))
     service = Service(folder, "service")
     environment = {
-        # With the time-outs that a user has.
+        # Use the time-outs that a user has.
         "AIRFLOW_CONN_CUSTODY_DEFAULT": json.dumps({**service.connection, "extra": {}}),
         "AIRFLOW__CORE__PARALLELISM": "32",
         "AIRFLOW__CORE__MAX_ACTIVE_TASKS_PER_DAG": "32",
@@ -85,7 +85,7 @@ class _Suite:
         _until(lambda: self._count("wait", "deferred") == SENSORS, f"{SENSORS:,} sensors to be deferred")
         _say(f"{SENSORS:,} sensors are deferred")
         self._control.clear_request_log()
-        # One plan at a time, as the guide has it.
+        # Apply one plan at a time, as the guide recommends.
         pool = {"name": "custody_apply", "slots": 1, "description": "", "include_deferred": False}
         self._airflow.call("POST", "/pools", pool)
         began = time.monotonic()
@@ -134,7 +134,7 @@ class _Suite:
         return sum(int(self._airflow.call("GET", path + state)["total_entries"]) for state in states)
 
     def _evaluate(self) -> list[str]:
-        """Return in words what became neither of the rows nor of the sensors what should have."""
+        """Return descriptions of the rows and sensors that did not end as they should."""
         requests = self._control.whitelist_requests()
         labels = {each["id"]: each["label"] for each in requests}
         failures: list[str] = []

@@ -1,4 +1,4 @@
-"""The sensor for health: the same end in every mode. What is healthy is decided in the client, and tested there."""
+"""The sensor for health ends in the same way in every mode. The client's tests cover what is healthy."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ SOFT: dict[str, Any] = {"soft_fail": True, "retries": 2}
             id="waits out failures",
         ),
         pytest.param([status(500), status(401, times=None)], SOFT, "failed", 2, id="an error ends it"),
-        # It is asked for once more, as a service that is just starting may not list everything yet.
+        # The sensor looks for the missing name once more, because a starting service may not list everything yet.
         pytest.param([status(503)], {"groups": ["hsm", "hsn"], **SOFT}, "failed", 3, id="no such name"),
         pytest.param([status(200, body=LATE)], {"groups": "hsm"}, "success", 2, id="a name that is listed late"),
     ],
@@ -89,7 +89,7 @@ def test_a_sensor_polls_once_before_it_defers_and_hands_on_its_settings(sandbox:
     assert before + 100 <= arguments["deadline"] <= time.time() + 100
     assert arguments["require_results"] == ["XYZ"]
     assert sandbox.token not in repr(arguments)
-    # Airflow's own time-out is only for a triggerer that is down.
+    # Airflow's own time-out only matters if the triggerer is down.
     assert deferred.value.timeout.total_seconds() > 100
 
 
@@ -117,7 +117,7 @@ def test_an_error_of_the_trigger_is_never_skipped() -> None:
         resume(WRONG, soft_fail=True)
     with pytest.raises(CustodyError, match="away"):
         resume(AWAY, soft_fail=True)
-    # Airflow has several names for what it raises.
+    # Airflow has several names for the exceptions that it raises.
     with pytest.raises(Exception, match="Trigger failure") as caught:
         resume({"error": "Trigger failure"}, "__fail__", soft_fail=True)
     assert type(caught.value).__name__ == "TaskDeferralError"
@@ -125,7 +125,7 @@ def test_an_error_of_the_trigger_is_never_skipped() -> None:
 
 @pytest.mark.parametrize("error", ["Trigger timeout", "Trigger/execution timeout"])
 def test_airflows_own_time_out_of_a_deferral(sandbox: Sandbox, error: str, task_log: TaskLog) -> None:
-    # What the triggerer saw is lost. As in poke mode, one poll after the deadline counts.
+    # The triggerer's result is lost. As in poke mode, one poll after the deadline counts.
     assert resume({"error": error}, "__fail__")["healthy"]
     sandbox.control.update_health(group="hsm", status="error")
     text = r"Not healthy within 600 s\nLast result: the service is not healthy .*\n.* increase 'timeout'\.\n\[custody"
@@ -178,5 +178,5 @@ def test_start_from_trigger_hands_over_everything_the_trigger_needs() -> None:
     assert not CustodyHealthSensor(deferrable=False, **given).start_from_trigger
     CustodyHealthTrigger(**arguments)
     if AIRFLOW >= (3, 0):
-        # Templates are rendered in the triggerer for what is a field of both.
+        # The triggerer renders a template if operator and trigger have a field of the same name.
         assert set(gate.template_fields) <= set(arguments)

@@ -1,4 +1,4 @@
-"""A host that does not exist fails the first poll; a service that is away is waited for."""
+"""If the host does not exist, the first poll fails. If the service does not respond, the sensor waits."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_host_whose_name_was_found_before_is_waited_for(
     waits.hook.close()
     monkeypatch.setattr(socket, "getaddrinfo", find_nothing)
     assert waits.poke({}) is False
-    # In reschedule mode each poke is a process of its own; Airflow 3 says that it is not the first.
+    # In reschedule mode, each poke is a separate process. Airflow 3 tells the sensor that it is not the first.
     assert sensor(subject).poke({"task_reschedule_count": 1}) is False
     with pytest.raises(CustodyConnectionError) as caught:
         fresh.poke({})
@@ -99,7 +99,7 @@ def test_a_trigger_that_polls_first_ends_and_another_waits(away: Any, kind: Any)
     ended = asyncio.run(first(kind(**given)))
     assert ended["status"] == "error"
     assert ended["error"]["code"] == "unknown-host"
-    # A sensor in a worker has polled before, and gives a deadline.
+    # A sensor that was deferred has already polled in the worker, and passes a deadline to its trigger.
     ended = asyncio.run(first(kind(**given, deadline=time.time() + 0.5)))
     assert ended["status"] == "timeout"
     assert "This machine cannot resolve the host's name" in ended["message"]

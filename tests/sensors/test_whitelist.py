@@ -1,4 +1,4 @@
-"""The sensor for whitelisting requests, with one id or a list: the same end in every mode, in real Airflow."""
+"""The sensor for one or several whitelisting requests ends in the same way in every mode, in real Airflow."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("connection")
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a request be gone after half a second."""
+    """Let a request count as gone after half a second."""
     monkeypatch.setattr(RequestWait, "gone_after", 0.5)
     monkeypatch.setattr(CustodyWhitelistRequestSensor, "recheck_delay", 0.1)
 
@@ -54,7 +54,7 @@ def run(mode: str, **arguments: Any) -> Any:
 def test_waits_until_all_are_in_effect(sandbox: Sandbox, numbers: list[str], mode: str, many: bool) -> None:
     decide(sandbox, numbers, *["APPROVED"] * 3)
     ids = numbers if many else numbers[2:]
-    # The last one is pending in the first poll, the second poll fails, and then it has taken effect.
+    # The last request is pending in the first poll; the second poll fails; in the third poll, the request is in effect.
     settled = [listed(int(each)).wire for each in ids[:-1]]
     for rows in (settled, [*settled, listed(int(ids[-1]), wire=PENDING).wire], []):
         sandbox.control.add_fault("status", status=200, body={"result": rows, "totalItems": str(len(rows))})
@@ -99,7 +99,7 @@ def test_within_a_poke_it_is_looked_for_until_it_counts_as_gone(
     decide(sandbox, numbers, "APPROVED")
     # Three listings each for the first two look-ups.
     sandbox.control.add_fault("status", status=200, body={}, times=6)
-    # Long before the next poke.
+    # This is long before the next poke.
     ran = run(mode, request_id=numbers[0], poke_interval=3600, timeout=7200)
     assert ran.state_of("wait") == "success"
     assert len(sandbox.control.request_log()) == 9
@@ -115,7 +115,7 @@ def test_an_empty_list_fails_or_skips_without_a_call(sandbox: Sandbox, skips: bo
     assert ("skip_if_empty is set" if skips else "set skip_if_empty=True") in task_log.text
 
 
-# --- by itself -----------------------------------------------------------------------------------------------------
+# --- without a run -------------------------------------------------------------------------------------------------
 
 
 def test_a_sensor_does_not_look_longer_than_its_time_out(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:

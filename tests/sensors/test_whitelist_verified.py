@@ -1,4 +1,4 @@
-"""The sensor with pinned keys: in effect means verified, the same in every mode; and what is expected is compared."""
+"""The sensor with pinned keys: in every mode, a request in effect must be verified, and have the expected content."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from airflow_custody.sandbox import Sandbox
 from airflow_custody.sensors.whitelist import CustodyWhitelistRequestSensor
 
 FIELDS: dict[str, Any] = {"label": "Treasury", "address": "0x" + "a" * 40, "blockchain": "ETH", "memo": "m"}
-#: What the first of the requests asks for.
+#: The content of the first request.
 EXPECTED = {**FIELDS, "customer_id": "0"}
 
 
 @pytest.fixture(autouse=True)
 def pinned(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Define the connection with the pinned keys of the sandbox, and let signatures be shown within half a second."""
+    """Define the connection with the sandbox's keys pinned, and expect signatures to be shown within half a second."""
     monkeypatch.setattr(RequestWait, "gone_after", 0.5)
     monkeypatch.setattr(RequestWait, "unverified_after", 0.4)
     monkeypatch.setenv("AIRFLOW_CONN_CUSTODY_DEFAULT", connection_json(sandbox, **sandbox.control.pins()))
@@ -52,7 +52,7 @@ def signed(sandbox: Sandbox) -> list[str]:
 
 @pytest.fixture
 def forged(sandbox: Sandbox) -> list[str]:
-    """Return requests that the service shows as in effect, and that nobody has signed."""
+    """Return requests that the service lists as in effect, although nobody has signed them."""
     made = create(sandbox, 2)
     for each in made:
         sandbox.control.set_whitelist_status(each, "APPROVED")
@@ -60,7 +60,7 @@ def forged(sandbox: Sandbox) -> list[str]:
 
 
 def show_pending_once(sandbox: Sandbox, number: str) -> None:
-    """Let the first poll for one request find it pending."""
+    """Make the first poll for a request find it pending."""
     for rows in ([], [{"id": number, "status": "pending"}]):
         sandbox.control.add_fault("status", status=200, body={"result": rows, "totalItems": str(len(rows))})
 
@@ -74,13 +74,13 @@ def wait(request_id: Any, **arguments: Any) -> Any:
 
 
 def come_back(request_id: Any, found: dict[str, Any], **arguments: Any) -> Any:
-    """Come back from a trigger that found it in effect."""
+    """Resume the sensor with the event of a trigger that found the request in effect."""
     sensor = CustodyWhitelistRequestSensor(task_id="wait", request_id=request_id, deferrable=True, **arguments)
     return sensor.resume_execution("execute_complete", {"event": {"status": "effective", "result": found}}, {})
 
 
 def wait_in_both(request_id: Any, **arguments: Any) -> Any:
-    """Wait in the worker, and come back from a trigger. Both must end the same way."""
+    """Wait in the worker, and resume from a trigger. Check that both end in the same way."""
     found = wait(request_id, **arguments)
     assert come_back(request_id, found, **arguments) == found
     return found
@@ -160,7 +160,7 @@ def test_all_expected_content_is_compared(sandbox: Sandbox, signed: list[str]) -
             wait(signed[0], expected=wrong)
 
 
-# --- coming back from the trigger ----------------------------------------------------------------------------------
+# --- resuming with the trigger's event -----------------------------------------------------------------------------
 
 
 def test_a_request_that_a_trigger_verified_is_looked_up_again_only_to_compare_it(

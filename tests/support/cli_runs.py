@@ -11,7 +11,7 @@ from airflow_custody.cli.main import make_parser
 
 
 class Ran(NamedTuple):
-    """What a command printed, and its exit code."""
+    """The output of a command, and its exit code."""
 
     code: int
     out: str

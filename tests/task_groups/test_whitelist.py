@@ -1,4 +1,4 @@
-"""The task groups: their tasks, the order, and settings that are refused when the DAG file is parsed."""
+"""The task groups: their tasks and the order of these, and settings that are refused when the DAG file is parsed."""
 
 from __future__ import annotations
 
@@ -207,8 +207,14 @@ def test_a_request_has_all_fields_of_the_create_task() -> None:
         ({"signers": {"custody_first_signer": "key"}}, r"use ConnectionSigner\('key'\)"),
         ({"approve": "no"}, "approve must be True or False"),
         ({"check_health": None}, "check_health must be True or False"),
-        ({"assigned_users": [{"id": "carol", "name": "carol"}]}, "no approval, so assigned_users would have no effect"),
-        ({"response_timeout": timedelta(hours=1)}, "no approval, so response_timeout would have no effect"),
+        (
+            {"assigned_users": [{"id": "carol", "name": "carol"}]},
+            "no approval is requested, so assigned_users would have no effect",
+        ),
+        (
+            {"response_timeout": timedelta(hours=1)},
+            "no approval is requested, so response_timeout would have no effect",
+        ),
     ],
 )
 def test_a_wrong_setting_is_refused_when_the_file_is_parsed(

@@ -1,4 +1,4 @@
-"""The task groups in real Airflow, from the first task to the last; killed, rejected, mapped."""
+"""The task groups in real Airflow, from the first task to the last: with killed tasks, with a rejection, and mapped."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def request_dag(**arguments: Any) -> DAG:
 
 
 def run_approved(office: Office | None, dag: DAG) -> Run:
-    """Run a DAG, and approve what it asks, where Airflow has approvals."""
+    """Run a DAG. If this Airflow has approvals, approve its question."""
     return office.run(dag, office.approve) if office else run_dag(dag)
 
 
@@ -121,7 +121,7 @@ class TestFile:
         assert [*map(str, folder.iterdir())] == [proof["path"]]
         assert hashlib.sha256(Path(proof["path"]).read_bytes()).hexdigest() == proof["sha256"]
         assert re.fullmatch(rf"{dag.dag_id}-whitelist\.verify-manual__[^/]*-1\.json", Path(proof["path"]).name)
-        # Nothing to do: only the checks run, with a new file.
+        # There is nothing to do, so only the two checks run, and a new evidence file is written.
         sandbox.control.clear_request_log()
         run = run_dag(dag)
         assert run.state == "success", run.states
@@ -134,7 +134,7 @@ class TestFile:
     @pytest.mark.slow
     @pytest.mark.parametrize("write", [2, 3, 5])
     def test_killed_in_the_middle(self, sandbox: Sandbox, office: Office, tmp_path: Path, write: int) -> None:
-        """The task that applies ends at one of its writes; another row's response is lost."""
+        """The apply task is killed at one of its writes, and the response to another row is lost."""
 
         def disrupt(context: Any) -> None:
             if context["ti"].try_number == 1:
@@ -218,7 +218,7 @@ class TestRequest:
         dag = request_dag()
 
         def respond() -> None:
-            # As if somebody had cleared the task that creates, and nothing else, after an upstream value had changed.
+            # Do as if a user had cleared only the task that creates, after an upstream value had changed.
             try:
                 run_id = office.question["task_instance"]["dag_run_id"]
                 content = {**REQUEST, "id": other, "address": "0x" + "1" * 40}

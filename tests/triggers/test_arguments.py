@@ -79,10 +79,10 @@ def test_an_odd_argument_ends_its_trigger(sandbox: Sandbox, make: Any, name: str
 def test_a_template_that_the_triggerer_renders_to_none(sandbox: Sandbox, name: str) -> None:
     template: dict[str, Any] = {name: "{{ nothing }}"}
     sensor: Any = CustodyHealthSensor(task_id="wait", deferrable=True, start_from_trigger=True, **template)
-    # Most render to text, whatever the DAG says.
+    # Most templates render to text, whatever the DAG's settings are.
     for rendered in ("None", None):
         trigger = CustodyHealthTrigger(**sensor.start_trigger_args.trigger_kwargs)
-        # As the triggerer does it: in place.
+        # Render the fields in place, like the triggerer.
         setattr(trigger, name, rendered)
         assert trigger.shared_stream_key() is None
         assert_refused(sandbox, trigger, name)

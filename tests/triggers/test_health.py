@@ -33,7 +33,7 @@ def first_event(made: CustodyHealthTrigger) -> dict[str, Any]:
 
 
 def events_during(made: CustodyHealthTrigger, script: Callable[[], object]) -> list[dict[str, Any]]:
-    """Return the events that a trigger fires while a script changes the sandbox."""
+    """Return the events that a trigger fires while a script of changes to the sandbox runs."""
     fired: list[dict[str, Any]] = []
 
     async def collect() -> None:
@@ -51,7 +51,7 @@ def events_during(made: CustodyHealthTrigger, script: Callable[[], object]) -> l
 
 
 def polled(sandbox: Sandbox, times: int = 3) -> None:
-    """Wait until the service has been polled so often. The first may have begun before, the last goes on."""
+    """Wait until the service was polled this often. The first poll may have begun earlier; the last may go on."""
     before, deadline = len(sandbox.control.request_log()), time.monotonic() + 600
     while len(sandbox.control.request_log()) < before + times:
         assert time.monotonic() < deadline, "it is not polled"
@@ -160,7 +160,7 @@ def test_a_watch_goes_on_after_its_poll_has_died(sandbox: Sandbox, monkeypatch: 
 
 
 def watch(sandbox: Sandbox, store: Any, **kwargs: Any) -> list[str]:
-    """Return what a watcher fires that has just been started by a triggerer."""
+    """Return the events of a watcher that a triggerer has just started."""
     made = trigger(**{"fire_on": "unhealthy", **kwargs})
     made.asset_state_store = store
     return [event["status"] for event in events_during(made, lambda: polled(sandbox))]
@@ -186,7 +186,7 @@ def test_a_restart_does_not_report_it_again(sandbox: Sandbox, kind: type) -> Non
     for status, fired in (("error", ["unhealthy"]), ("error", []), ("success", []), ("error", ["unhealthy"])):
         sandbox.control.update_health(group="hsm", status=status)
         assert watch(sandbox, store) == fired
-    # What is stored and no state counts as healthy.
+    # A stored value that is not a state counts as healthy.
     store.values = dict.fromkeys(store.values, '{"odd": 1}')
     assert watch(sandbox, store) == ["unhealthy"]
 

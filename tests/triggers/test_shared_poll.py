@@ -1,4 +1,4 @@
-"""The shared poll: supervised, isolated, in threads of its own."""
+"""The shared poll: it is supervised and isolated, and runs in its own threads."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("connection")
 
 
 class Number:
-    """A wait that is done at a poll that finds its number or more."""
+    """A wait that ends at the first poll that finds at least its number."""
 
     def __init__(self, number: int = 1, trouble: Exception | None = None) -> None:
         self.number = number
@@ -42,7 +42,7 @@ class Number:
 
 
 class Fetch:
-    """What a poll calls: it finds, or raises, one after the other; and hangs until it is released."""
+    """The function that a poll calls. It returns or raises the results in order, and may hang until released."""
 
     def __init__(self, *found: int | Exception, hangs: bool = False) -> None:
         self.found = list(found)
@@ -92,7 +92,7 @@ def test_the_trouble_of_one_is_its_own() -> None:
 def test_a_poll_that_dies_tells_all_at_once_and_the_next_gets_a_new_one(
     sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A connection that no thread has been started for yet.
+    # A connection for which no thread has been started yet.
     monkeypatch.setenv("AIRFLOW_CONN_THREADLESS", connection_json(sandbox))
 
     async def scenario() -> None:
@@ -123,7 +123,7 @@ def test_only_transient_errors_are_waited_out() -> None:
     ended = until_done(Fetch(CustodyServerError("down", retryable=True), 7))
     assert ended == {"status": "done", "result": {"found": 7}, "message": "7 of 1"}
     assert until_done(Fetch(CustodyServerError("down", retryable=False), 7))["status"] == "error"
-    # A time-out says what was found last.
+    # A time-out reports the last result.
     assert until_done(Fetch(), Number(2), within=0.3) == {"status": "timeout", "message": "1 of 2"}
 
 
@@ -157,7 +157,7 @@ def test_polls_that_are_stuck_give_their_place_to_those_that_work(
         assert isinstance(await first(poll(custody_conn_id="stuck")), WaitState)
         assert not any(each.done() for each in polls)
         fetch.release.set()
-        # Their results count all the same.
+        # Their results count nevertheless.
         assert all(isinstance(each, WaitState) for each in await asyncio.gather(*polls))
 
     asyncio.run(scenario())
@@ -172,7 +172,7 @@ def test_polls_become_rarer_while_the_service_fails() -> None:
     # Without an interval, failures do not make a busy loop.
     assert [next_delay(0, polls, [error]) for polls in range(4)] == [0, 1, 2, 4]
     assert next_delay(10, 1, [CustodyRateLimitError("slow", retry_after=42)]) == 42
-    # Credentials that are refused again and again may lock the account.
+    # Repeated sign-ins with refused credentials may lock the account.
     assert next_delay(60, 8, [CustodyAuthenticationError("no")]) == 3600
 
 
@@ -208,7 +208,7 @@ def test_polls_of_one_connection_share_a_client(sandbox: Sandbox, monkeypatch: p
     assert _base._Connection._open == {}
 
 
-# --- waiting for no more than so many seconds ----------------------------------------------------------------
+# --- waiting with a time limit --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.01])
@@ -223,7 +223,7 @@ def test_an_awaitable_that_takes_too_long_is_cancelled(seconds: float) -> None:
 
 @pytest.mark.parametrize("turns", range(6))
 def test_a_cancellation_is_never_swallowed(turns: int) -> None:
-    """Also where it arrives in the same turn of the event loop as the result."""
+    """This is also true if the cancellation arrives in the same turn of the event loop as the result."""
 
     async def endless(result: asyncio.Future[str]) -> None:
         await within(30, asyncio.ensure_future(result))

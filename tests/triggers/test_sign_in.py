@@ -26,7 +26,7 @@ def sign_ins(sandbox: Sandbox) -> int:
 
 def test_triggers_of_one_connection_send_it_once(sandbox: Sandbox) -> None:
     requests = [CustodyWhitelistRequestTrigger(request_id=str(number), custody_conn_id="joe") for number in range(1, 6)]
-    # Another interval means another poll.
+    # A different interval means a separate poll.
     seldom = CustodyWhitelistRequestTrigger(request_id="7", custody_conn_id="joe", poke_interval=600)
     found = asyncio.run(events(*requests, seldom, CustodyHealthTrigger(custody_conn_id="joe")))
     assert [(each["status"], each["error"]["code"]) for each in found] == [("error", "credentials-refused")] * 7

@@ -1,4 +1,4 @@
-"""The trigger of webhook calls: what it fires, and when its cursor moves."""
+"""The trigger of webhook calls: the events that it fires, and when its cursor moves."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def test_all_watchers_of_a_connection_share_one_poll(sandbox: Sandbox) -> 
     add_call(sandbox, "a")
     add_call(sandbox, "b", OTHER_HOOK)
     await until(lambda: all(store.known == {"a", "b"} for store in stores.values()))
-    # One found them, and another one may have come since.
+    # One watcher has found the calls. The other one may have been started since.
     assert polls(sandbox) <= 2
     assert [triggerer.ids(number) for number in stores] == [["a"], ["b"]] * 4
 
@@ -82,7 +82,7 @@ async def test_a_watcher_that_fails_keeps_its_cursor_and_the_others_go_on(sandbo
     await next_polls(sandbox, 3)
     assert bad.known == set()
     await until(lambda: good.known == {"a"})
-    # As Airflow does: it is started again, with a cursor that has not moved.
+    # Do what Airflow does: start the watcher again, with a cursor that has not moved.
     triggerer.confirms, triggerer.fired = True, []
     triggerer.start(2, bad)
     await until(lambda: triggerer.ids(2) == ["a"] and bad.known == {"a"})
@@ -97,7 +97,7 @@ async def test_a_watcher_that_is_removed_right_after_an_event_keeps_its_cursor(s
     add_call(sandbox, "a")
     await until(lambda: {trigger_id for trigger_id, _, _ in triggerer.fired} == {1, 2})
     await next_polls(sandbox)
-    # As when its DAG is paused: Airflow drops the event and says that it has it, and then ends the watcher.
+    # When the watcher's DAG is paused, Airflow drops the event, confirms it nevertheless, and then ends the watcher.
     triggerer.persist()
     await triggerer.stop(1)
     await until(lambda: other.known == {"a"})
@@ -107,13 +107,13 @@ async def test_a_watcher_that_is_removed_right_after_an_event_keeps_its_cursor(s
 @in_triggerers
 async def test_an_event_fired_when_the_triggerer_ends_moves_no_cursor(sandbox: Sandbox) -> None:
     triggerer, store = await Triggerer.watching(confirms=False)
-    # As it ends: nobody reads what its supervisor says, and then its shared streams are forgotten and stopped.
+    # When the triggerer ends, nobody reads its messages, and then it forgets and stops its shared streams.
     store.hangs = True
     groups = dict(triggerer.streams._groups)
     triggerer.streams._groups.clear()
     add_call(sandbox, "a")
     await until(lambda: triggerer.fired)
-    # The event that nobody gets counts as acknowledged.
+    # The event that no consumer receives counts as acknowledged.
     assert triggerer.fired[0][2] is None
     await next_polls(sandbox, 3)
     for group in groups.values():
@@ -172,5 +172,5 @@ async def test_each_call_is_fired_at_least_once_and_in_order(sandbox: Sandbox, s
     for number in expected:
         got = [*seen[number], *triggerer.ids(number)]
         assert {*got} == {*expected[number]}
-        # Each for the first time in the order in which they were created.
+        # Each call appears first in the order in which the calls were created.
         assert list(dict.fromkeys(got)) == expected[number]

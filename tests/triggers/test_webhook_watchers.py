@@ -61,11 +61,11 @@ async def test_many_events_come_at_several_polls(sandbox: Sandbox, monkeypatch: 
 
 @in_triggerers
 async def test_a_journal_that_was_cut_off(sandbox: Sandbox, task_log: TaskLog) -> None:
-    # So young that nothing says how long calls are kept.
+    # The journal is so young that it does not show how long calls are kept.
     add_call(sandbox, "a", createdAt=datetime.now(timezone.utc).isoformat())
     triggerer, store = await Triggerer.watching()
     await triggerer.kill()
-    # All that was known is gone.
+    # All known calls are gone.
     sandbox.control.reset()
     add_call(sandbox, "z", createdAt=datetime.now(timezone.utc).isoformat())
     triggerer, _ = await Triggerer.watching(store, webhook_ids=[OTHER_HOOK])
@@ -124,7 +124,7 @@ async def test_an_unreadable_cursor_is_never_replaced(sandbox: Sandbox, task_log
     await asyncio.sleep(0.3)
     assert store.values[key] == unreadable
     assert not triggerer.persisted + triggerer.failures
-    # It is repaired, and the watcher goes on by itself.
+    # The state is repaired, and the watcher continues by itself.
     store.values[key] = good
     await until(lambda: triggerer.ids(1) == ["a"])
 
@@ -155,7 +155,7 @@ async def test_a_second_watcher_of_an_asset_needs_a_cursor_of_its_own(sandbox: S
     await until(lambda: triggerer.ids(1) == triggerer.ids(3) == ["a"])
     assert triggerer.ids(2) == []
     await until(lambda: len(store.values) == 2 and all('"a": ' in each for each in store.values.values()))
-    # As when filters are changed: the one that was waiting takes the other's place.
+    # The filters were changed: a waiting watcher takes the place of another one.
     await triggerer.stop(1)
     add_call(sandbox, "b")
     await until(lambda: triggerer.ids(2) == ["b"])

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("connection")
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let requests count as gone or unverified soon."""
+    """Let requests count as gone or unverified after a short time."""
     monkeypatch.setattr(RequestWait, "gone_after", 0.5)
     monkeypatch.setattr(RequestWait, "unverified_after", 0.4)
 
@@ -71,7 +71,7 @@ def test_many_share_one_poll_in_pages_of_a_hundred(sandbox: Sandbox) -> None:
 
 def test_more_than_a_hundred_hold_up_nobody(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = create(sandbox, 301, "APPROVED")
-    # What the large one asks for takes long.
+    # The look-up of the large list takes long.
     responds = threading.Event()
 
     def read(client: CustodyClient, ids: Sequence[str]) -> Any:
@@ -92,7 +92,7 @@ def test_more_than_a_hundred_hold_up_nobody(sandbox: Sandbox, monkeypatch: pytes
     assert asyncio.run(scenario()) == ["effective"] * 3
 
 
-# --- the failure of one request ends its own trigger, and no other --------------------------------------------
+# --- the failure of one request ends only its own trigger --------------------------------------------
 
 
 def test_an_unreadable_request_or_a_malformed_id_ends_only_its_own_trigger(sandbox: Sandbox) -> None:

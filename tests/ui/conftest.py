@@ -30,7 +30,7 @@ with DAG("whitelist_suppliers", schedule=None):
         ]
     )
 """
-# The browser must not use the network.
+# Options that keep the browser from using the network, among others.
 _CHROMIUM_OPTIONS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -89,7 +89,7 @@ def airflow(services: dict[str, Sandbox], tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture(scope="session")
 def newcomer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowServer]:
-    """Start Airflow as a new user has it: the example DAGs, and a sandbox with two approvers."""
+    """Start Airflow like a new user: with the example DAGs, and a sandbox with two approvers."""
     with Sandbox() as sandbox:
         approvers = sandbox.control.add_signers(["alice", "bob"])
         connections = connection_variables(sandbox.connection(pins=True), approvers)

@@ -70,7 +70,7 @@ def test_its_tables_fit_in_a_window_of_1280_pixels(visit: Callable[..., Visitor]
     form_url = f"{visitor.url}/dags/whitelist_plan/runs/{quote(run)}/tasks/approve/required_actions?try_number=1"
     visitor.page.goto(form_url)
     tables = visitor.page.locator("table")
-    # The operations, the requests that are not in the file, if there are any, and the number of rows in each state.
+    # The tables: the operations; the requests that are not in the file, if there are any; and the rows in each state.
     expect(tables.nth(1)).to_be_visible(timeout=120_000)
     assert tables.first.locator("tbody tr").count() >= 40
     for table in tables.all():

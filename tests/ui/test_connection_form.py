@@ -48,7 +48,7 @@ def save(page: Page, form: Locator) -> None:
 
 def press_test(page: Page, conn_id: str) -> Locator:
     """Press the test button of a connection, and return the note with the result."""
-    # Remove the note that the connection was saved.
+    # Reload the page, which removes the note that the connection was saved.
     page.reload()
     row = page.get_by_role("row").filter(has_text=conn_id)
     row.get_by_role("button", name="Test Connection").click()

@@ -16,7 +16,7 @@ Visit = Callable[..., Visitor]
 FindCutOff = Callable[[Page], list[str]]
 CONNECTIONS = (*SERVICES, "custody_unreachable")
 LIST = "/connections/custody_waiting/requests"
-# The number of lines of an element's text.
+# A script that returns the number of lines of an element's text.
 _LINES = """
     element => {
         const range = document.createRange()

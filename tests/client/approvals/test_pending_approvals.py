@@ -1,4 +1,4 @@
-"""How much is pending approval, as the service counts it."""
+"""The counts of everything that is pending approval, as the service reports them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_pending_requests_are_counted(sandbox: Sandbox, client: CustodyClient) -
 
 
 def test_a_count_at_the_limit_may_stand_for_more(sandbox: Sandbox, client: CustodyClient) -> None:
-    # As text and as numbers; zero is left out.
+    # The service may send counts as text or as numbers. Zero is left out.
     counts = {"requestsCount": "100", "accountChangesCount": 3, "contractCallsCount": "0", "settlementsCount": None}
     sandbox.control.add_fault("status", status=200, body={**counts, "pledgesCount": "101", "another": ["thing"]})
     found = client.get_pending_approvals()

@@ -20,7 +20,7 @@ NOW = datetime(2026, 6, 1, 12, tzinfo=timezone.utc)
 
 
 def judge(checks: Iterable[HealthCheck], criteria: HealthCriteria, now: datetime) -> HealthVerdict:
-    """Judge a listing of a service that does not tell its time."""
+    """Judge a health listing of a service that does not report its time."""
     return judge_listing(HealthListing(checks), criteria, now)
 
 
@@ -65,7 +65,7 @@ def test_one_bad_check_is_enough_to_be_unhealthy(change: dict[str, Any]) -> None
 
 ERROR, OTHER = entry("db", status="error"), entry("db", healthCheck="x")
 BEHIND = entry(report={"status": "success", "results": {"ETH": "behind"}})
-# It may hold any component and any check, but is no other group.
+# The unreadable entry may contain any component and any check, but it is not in another group.
 UNREADABLE = HealthCheck({}, "hsm-2", is_readable=False)
 
 
@@ -81,7 +81,7 @@ UNREADABLE = HealthCheck({}, "hsm-2", is_readable=False)
         ([entry(), BEHIND], {"require_results": ["ETH"]}, False),
         ([entry(validUntilDate="2026-06-01T11:59:59Z")], {"require_fresh": False}, True),
         ([entry(status="OK", report=None)], {"healthy_statuses": ["ok"]}, True),
-        # A word is the same only with the letters of ASCII.
+        # Only ASCII letters are compared without regard to case.
         ([entry(status="o\u212a", report=None)], {"healthy_statuses": ["ok"]}, False),
         ([entry(), UNREADABLE], {}, False),
         ([entry(), UNREADABLE], {"groups": ["hsm"]}, True),
@@ -202,10 +202,10 @@ def test_the_summary_never_contradicts_itself(checks: list[HealthCheck], criteri
     summary = verdict.summary()
     assert ("not healthy" in summary) is not (verdict.healthy or verdict.missing)
     assert ("health is unknown: " in summary) is bool(verdict.missing)
-    # Some of the checks say nothing about the service.
+    # Some of the checks report nothing about the service.
     assert ("the service is healthy: " in summary) is (verdict.healthy and not criteria.is_selection)
     assert ("selected check" in summary) is (criteria.is_selection and bool(verdict.total) and not verdict.missing)
-    # Without unhealthy checks, a number would say that all is well.
+    # If no check is unhealthy, a number would wrongly say that all is well.
     counted = verdict.unhealthy and not verdict.missing
     expected = [(str(verdict.unhealthy), str(verdict.total))] if counted else []
     assert re.findall(r"(\d+) of (\d+) (?:selected )?checks? unhealthy", summary) == expected

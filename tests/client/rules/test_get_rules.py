@@ -1,4 +1,4 @@
-"""The rules in force, as the service shows them."""
+"""Reading the rules in force, as the service reports them."""
 
 from __future__ import annotations
 

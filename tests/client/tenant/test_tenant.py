@@ -1,4 +1,4 @@
-"""The tenant's currencies and configuration, as the service shows them."""
+"""Reading the tenant's currencies and configuration, as the service reports them."""
 
 from __future__ import annotations
 

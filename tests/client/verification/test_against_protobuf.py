@@ -1,4 +1,4 @@
-"""What the reader of rules accepts, Google's protobuf reads in the same way."""
+"""If the reader of rules accepts a message, Google's protobuf reads it in the same way."""
 
 from __future__ import annotations
 

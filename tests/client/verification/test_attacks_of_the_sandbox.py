@@ -1,4 +1,4 @@
-"""What a client with pins makes of each attack of a malicious service, over a real socket."""
+"""How a client with pinned keys responds to each attack of a malicious service, over a real socket."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def client(sandbox: Sandbox) -> Iterator[CustodyClient]:
 
 @pytest.fixture
 def signed(sandbox: Sandbox) -> list[str]:
-    """Return requests of which the first is to be attacked; all were signed together, by two people."""
+    """Return requests that two people have signed together. The first of them is to be attacked."""
     sandbox.control.set_approvers(TWO_PEOPLE)
     return sandbox.control.add_whitelist_requests([FIELDS, OTHER], signed=True)
 
 
 def verify(client: CustodyClient, number: str) -> VerifiedAddress:
-    """Verify a request as it is read alone and as it is listed, which must agree."""
+    """Verify a request that is read alone, and as it is listed. Both must have the same result."""
     assert client.verifier is not None
     wires = [client.get_whitelist_request(number).wire]
     wires += [each.wire for each in client.find_whitelist_requests() if each.id == number]
@@ -62,7 +62,7 @@ def test_refused(sandbox: Sandbox, client: CustodyClient, signed: list[str], nam
     with pytest.raises(CustodyVerificationError, match=signed[0]) as caught:
         verify(client, signed[0])
     assert len(str(caught.value)) < 700
-    # The trouble of one row is its own.
+    # The fault of one row does not affect the other rows.
     assert verify(client, signed[1])
 
 

@@ -15,7 +15,7 @@ from airflow_custody.client.verification.trust import ReportedState, decide_trus
 
 FOLDER = Path(__file__).parents[2] / "verification_cases"
 CASES = {str(file.relative_to(FOLDER).with_suffix("")): file for file in sorted(FOLDER.glob("*/*.json"))}
-#: What a refusal at each step is called, and how it begins.
+#: For each step of verification, the class of its refusals, and the beginning of their messages.
 STEPS = {
     "text": ("request-differs", "its payload "),
     "rules": ("not-verified", "its rules|the signatures of its rules|the response lacks the rules"),
@@ -53,7 +53,7 @@ def test_verdict(name: str) -> None:
     assert reasons[0].code == code
     assert reasons[0].retryable is False
     assert re.match(rf"whitelisting request \d+ is not verified: ({says})", first)
-    # A pending request needs as good a text, and as good rules.
+    # The text and the rules of a pending request must be as good.
     if case["step"] != "signatures":
         with pytest.raises(CustodyVerificationError):
             verifier.verify_signatures(envelope)

@@ -63,7 +63,7 @@ ENVELOPES = (
     envelope(TEXT_D, "alice", "carol", blockchain="BTC", id="3714"),
     envelope(TEXT_N, *BOTH, id="3715"),
 )
-#: Nothing is accepted under the weak rules, which one of two has signed.
+#: Nothing is accepted under the weak rules, which only one of two super-administrators has signed.
 WEAK = container(rules=(rule("", path(("ops", 1))),))
 WEAKER = envelope(TEXT_D, "alice", rules=WEAK, superadmins=("admin1",), blockchain="BTC")
 
@@ -73,7 +73,7 @@ MAINNET = VerificationPins(PINNED, 2, networks=["mainnet"])
 REMEMBERING = {pins: Verifier(pins) for pins in (PINS, LEGACY, MAINNET)}
 ALL_PINS = st.sampled_from([*REMEMBERING])
 
-#: What people really did: the texts that they signed, who is in a group, and which paths suffice.
+#: The true facts: the texts that people have signed, the members of the groups, and the sufficient paths.
 SIGNED = {TEXT_A: {"alice", "bob"}, TEXT_B: {"alice"}, TEXT_CS: {"carol"}, TEXT_D: {"alice", "carol"}}
 SIGNED[TEXT_N] = {"alice", "bob"}
 TEXTS = {hash_of(text): text for text in SIGNED}
@@ -101,10 +101,10 @@ def judge(verifier: Verifier, given_envelope: Any) -> VerifiedAddress | None:
 
 
 def check(given_envelope: Any, pins: VerificationPins) -> bool:
-    """Check what becomes of an envelope, and return whether it is accepted."""
+    """Check that an envelope is either refused or true, and return whether it is accepted."""
     before = copy.deepcopy(given_envelope)
     result = judge(Verifier(pins), given_envelope)
-    # What was verified before makes no difference, and nothing is changed.
+    # Earlier verifications make no difference, and verifying changes nothing.
     assert judge(REMEMBERING[pins], given_envelope) == result
     assert given_envelope == before
     if result is not None:
@@ -141,7 +141,7 @@ def test_they_are_accepted_as_they_are() -> None:
 
 
 def places(value: Any, where: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Yield where each value is in JSON data, but for the whole."""
+    """Yield the place of each value in JSON data, except for the whole."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, item in items:
         yield (*where, key)
@@ -149,7 +149,7 @@ def places(value: Any, where: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]
 
 
 def at(value: Any, where: tuple[Any, ...]) -> Any:
-    """Return the value that is somewhere."""
+    """Return the value at a place."""
     for key in where:
         value = value[key]
     return value
@@ -224,7 +224,7 @@ EDIT = st.tuples(st.integers(0, 400), st.integers(0, 3), st.sampled_from(["", *S
 
 
 def edit(text: Any, edits: list[tuple[int, int, Any]]) -> Any:
-    """Cut characters out of a text, or bytes, and put others in."""
+    """Replace characters or bytes of a text."""
     for start, length, new in edits:
         start %= len(text) + 1
         text = text[:start] + new + text[start + length :]
@@ -285,7 +285,7 @@ def refuse(given_envelope: Any, verify: Callable[[Any], object] | None = None) -
 
 
 def by_line(*lines: bytes) -> bytes:
-    """Return rules of the worked example, in which ETH has more lines."""
+    """Return the rules of the worked example, with more lines for ETH."""
     return container(rules=[rule("ETH", path(("ops", 2)), lines=lines), DEFAULT_RULE])
 
 
@@ -324,7 +324,7 @@ def test_large_rules_are_read_in_bounded_time(make: Callable[[], bytes]) -> None
     verifier = Verifier(PINS)
     with bounded(12.0):
         assert names(verifier.verify(given_envelope).user_ids) == set(BOTH)
-    # Once they are known, it is quick.
+    # The second verification is quick, because the rules are known.
     with bounded():
         for _ in range(10):
             verifier.verify(given_envelope)

@@ -1,4 +1,4 @@
-"""The documentation's program: an address that is verified without Airflow."""
+"""The documentation's program, which verifies an address without Airflow."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from airflow_custody.sandbox import Sandbox
 
 # [START howto_verify_envelope]
 def signed_fields(client: CustodyClient, request_id: str, keys: Path) -> dict[str, Any]:
-    """Return what people have signed of a request; raise CustodyVerificationError if too few have."""
+    """Return the signed fields of a request; raise CustodyVerificationError if too few people have signed it."""
     pins = VerificationPins(keys.read_text(), superadmin_minimum=2)
     verified = verify_envelope(client.get_whitelist_request(request_id).wire, pins)
     return dict(verified.fields)

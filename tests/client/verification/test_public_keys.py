@@ -1,4 +1,4 @@
-"""Public keys: one way to write each, on one curve; signatures and base64 at their edges; pins."""
+"""Public keys: each has only one accepted form, on one curve; signatures and base64 at their limits; pins."""
 
 from __future__ import annotations
 

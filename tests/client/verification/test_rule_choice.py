@@ -1,4 +1,4 @@
-"""Which rules decide about an address."""
+"""The choice of the rules that apply to an address."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from airflow_custody.client.verification.results import RefusalError
 from airflow_custody.client.verification.rules_container import Rule, RulesContainer, choose_rules
 from airflow_custody.client.verification.signed_text import SignedText
 
-#: What is signed, what is shown, and what is pinned.
+#: The signed network, the reported network, and the pinned network.
 Networks = tuple[str, str | None, list[str] | None]
 
 
@@ -36,7 +36,7 @@ def chosen(rules: RulesContainer, networks: Networks) -> set[str]:
     st.sampled_from(["m", "t", "other"]),
 )
 def test_without_a_signed_network_never_less_is_asked_for(rules: list[str], shown: str) -> None:
-    """Whatever the service shows as network: the rule of the true one is among those that are met."""
+    """Whatever network the service reports, the signatures also satisfy the rule of the true network."""
     try:
         found = chosen(container(*rules), ("", shown, None))
     except RefusalError:

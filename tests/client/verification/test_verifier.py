@@ -1,4 +1,4 @@
-"""What a verifier does beside the cases: pending requests, rules alone, the clock, what it reports and remembers."""
+"""Further behaviour of a verifier: pending requests, rules alone, the clock, its reports and its memory."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ HASH_A = hash_of(TEXT_A)
 BY_ALICE = user_entry("alice", HASH_A, hash_of(TEXT_B))
 BY_BOB = user_entry("bob", HASH_A)
 BY_CAROL = user_entry("carol", hash_of(TEXT_CS))
-#: What alice has signed, as bob's.
+#: A signature by alice, shown as bob's.
 ALICE_AS_BOB = BY_ALICE | {"signature": BY_ALICE["signature"] | {"userId": user_id("bob")}}
 GOOD = envelope(TEXT_A, BY_ALICE, BY_BOB)
 NO_RULES: dict[str, Any] = {"rulesContainer": None, "rulesSignatures": None}
@@ -61,7 +61,7 @@ def refused(work: Callable[..., object], *given: object) -> str:
 
 
 def shown_rules(*signatures: object, data: bytes = DATA) -> dict[str, Any]:
-    """Return rules as ``GET /rules`` shows them; a name's signature is a true one."""
+    """Return rules in the form of ``GET /rules``. For a name, the signature is valid."""
     names = {name: b64(sign(name, data)) for name in ("admin1", "admin2")}
     shown = [{"userId": "x", "signature": names.get(str(each), each)} for each in signatures]
     return {"rulesContainer": b64(data), "rulesSignatures": shown}
@@ -219,7 +219,7 @@ def test_rules_that_are_refused(rules: dict[str, Any], why: str) -> None:
 )
 def test_rules_of_the_future_do_not_pass_a_floor(now: int, why: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(signed_rules, "time", SimpleNamespace(time=lambda: float(now)))
-    # Without a floor, their date says nothing.
+    # Without a minimum date, the date of the rules has no effect.
     assert verify_envelope(GOOD, PINS)
     pins = dataclasses.replace(PINS, rules_not_before=TIMESTAMP)
     if why is None:

@@ -1,4 +1,4 @@
-"""The wire format of protobuf at its bounds: the last value that there is, and the first that there is not."""
+"""The wire format of protobuf at its limits: the last possible value, and the first impossible one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MESSAGE = {
 
 
 def varint(value: int, size: int = 0) -> bytes:
-    """Encode a number; with a size in so many bytes, of which the last ones may be of no effect."""
+    """Encode a number. With a size, use this number of bytes, of which the last ones may have no effect."""
     found = bytearray()
     while value >= 0x80 or len(found) < size - 1:
         found.append(value & 0x7F | 0x80)
@@ -59,7 +59,7 @@ def test_values_at_their_bounds(data: bytes, name: str, value: object) -> None:
     absent = {"small": 0, "large": 0, "choice": 0, "text": "", "many": [], "inner": []}
     assert read_message(b"", MESSAGE) == absent
     assert read_message(data, MESSAGE) == {**absent, name: value}
-    # Where a field ends early, the message is no message.
+    # If a field ends too early, the bytes are not a message.
     for end in range(1, len(data)):
         if data[:end] not in WHOLE:
             with pytest.raises(RefusalError):

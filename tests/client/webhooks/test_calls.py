@@ -1,4 +1,4 @@
-"""What a row of the listing of calls becomes."""
+"""The reading of a row of the listing of calls."""
 
 from __future__ import annotations
 
@@ -64,17 +64,17 @@ def test_the_secret_parts_of_a_url_stay_out_of_events() -> None:
         ("[1, 2.5, null, true]", [1, 2.5, None, True]),
         (f"{2**64 - 1}", 2**64 - 1),
         ({"a": [1]}, {"a": [1]}),
-        # What two readers may read in two ways stays text.
+        # A value that two readers may read differently stays text.
         ('{"a": 1, "a": 2}', '{"a": 1, "a": 2}'),
         ("NaN", "NaN"),
         (f"{2**64}", f"{2**64}"),
-        # So does what would change when it is read.
+        # A value that would change when it is read also stays text.
         ('{"a": 12345678901234567.89}', '{"a": 12345678901234567.89}'),
         ("1e-99999999999999999999999", "1e-99999999999999999999999"),
         ("[0.1, 1.50, 1E5, -0.0, 5e-324]", [0.1, 1.5, 100000.0, 0.0, 5e-324]),
         ('{"\\ud800": 1}', '{"\\ud800": 1}'),
         ("[" * 100_000, "[" * 100_000),
-        # No database stores these.
+        # No database can store these texts.
         ("a\0b\ud800", "a\ufffdb\ufffd"),
     ],
     ids=lambda value: re.sub(" at 0x.*", "", repr(value)[:40]),
@@ -114,12 +114,12 @@ def test_any_row_becomes_plain_json(row: dict[str, Any]) -> None:
     ("data", "found"),
     [
         ('{"requestId": 123, "status": "APPROVED"}', {"requestId": "123", "status": "APPROVED"}),
-        # As it was sent, whatever a float would make of it.
+        # The number is kept exactly as it was sent, although a float would change it.
         ('{"requestID": 123456789012345678901234567890}', {"requestID": "123456789012345678901234567890"}),
         ('{"aId": 1.10, "bId": 1e3, "cId": -0}', {"aId": "1.10", "bId": "1e3", "cId": "-0"}),
         ('{"id": 1, "requestIds": [1, "2", null]}', {"id": "1", "requestIds": ["1", "2", None]}),
         ('{"request": {"id": 1, "paid": 2}}', {"request": {"id": "1", "paid": 2}}),
-        # A number that is no id stays one, unless it would change.
+        # A number that is not an id stays a number, unless it would change.
         ('{"n": 5, "x": 0.5, "y": 12345678901234567.89}', {"n": 5, "x": 0.5, "y": "12345678901234567.89"}),
         ('{"requestId": null, "isId": true}', {"requestId": None, "isId": True}),
         ("null", {}),
@@ -178,11 +178,11 @@ WEBHOOKS: list[WireWebhook] = [
         ({"webhook_ids": ["CD", "x"]}, "2"),
         ({"statuses": ["SUCCESS"]}, "13"),
         ({"event_ids": ["e1"], "webhook_ids": ["deleted"]}, "3"),
-        # Which type a webhook had that was deleted is not known.
+        # The type of a deleted webhook is unknown.
         ({"webhook_types": ["requeststatus.UPDATED"]}, "13"),
         ({"webhook_types": ["currencyStatus.updated"]}, "23"),
         ({"webhook_ids": [], "webhook_types": ()}, "123"),
-        # None of the payloads is of the published form.
+        # None of these payloads has the published form.
         ({"data_statuses": ["disabled"]}, "123"),
     ],
     ids=str,
@@ -197,9 +197,9 @@ def test_selection(criteria: dict[str, Any], ids: str) -> None:
         ('{"status": "disabled"}', True),
         ('{"status": "DISABLED"}', True),
         ('{"status": "enabled"}', False),
-        # The service leaves out what is empty, so there is no status.
+        # The service leaves out empty values, so there is no status.
         ("{}", False),
-        # What cannot be read may be the one that is waited for.
+        # A call that cannot be read may be a call that the filter selects.
         ('{"status": 7}', True),
         ("[]", True),
     ],

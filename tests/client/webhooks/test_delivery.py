@@ -128,7 +128,7 @@ def test_an_argument_of_a_wrong_type_or_value_accepts_nothing(argument: str, val
             verify(delivery(), **{argument: value})
         assert argument != "secret" or repr(value) not in str(caught.value)
         assert caught.value.__context__ is None or caught.value.__suppress_context__
-    # Signed with nothing at all.
+    # The delivery is signed with an empty secret.
     with pytest.raises(CustodyConfigurationError, match="secret is missing"):
         verify(delivery(secret=""), secret="")
 
@@ -150,7 +150,7 @@ def test_a_replay_is_refused_and_only_valid_deliveries_are_remembered() -> None:
     with pytest.raises(CustodyRequestError):
         verify(delivery(secret="wrong"), first_time=first_time)
     assert verify(delivery(), first_time=first_time) == "evt-1"
-    # A repeat of the service's has a new time stamp.
+    # If the service repeats a delivery, the delivery has a new timestamp.
     for now in (NOW, NOW + 3600):
         with pytest.raises(CustodyRequestError, match="seen before"):
             verify(delivery(at=now), now=now, first_time=first_time)

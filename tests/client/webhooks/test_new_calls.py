@@ -1,4 +1,4 @@
-"""Reading what is new in the journal of calls: each call once at least, and a gap where calls may be lost."""
+"""Reading the new calls in the journal: each call at least once, and a gap where calls may be lost."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def send(sandbox: Sandbox, number: int = 1, **options: Any) -> list[str]:
 
 
 def read(client: CustodyClient, cursor: CallCursor | None, **options: Any) -> tuple[list[str], CallCursor]:
-    """Read what is new; the cursor goes through JSON."""
+    """Read the new calls. The cursor is converted to JSON and back."""
     found = client.read_webhook_calls(cursor, **options)
     assert found.gap == ""
     stored = CallCursor.from_json(json.loads(json.dumps(found.cursor.to_json())))
@@ -64,7 +64,7 @@ def test_each_call_is_new_once(
     sandbox.control.clear_request_log()
     found, cursor = read(client, position)
     assert found == sent
-    # A few new calls take one request: the newest come first.
+    # The newest calls come first, so a few new calls take one request.
     assert [each["query"]["sortOrder"] for each in sandbox.control.request_log()] == [["DESC"]]
     assert read(client, cursor)[0] == []
     more = send(sandbox, 3)
@@ -127,7 +127,7 @@ def test_a_clock_that_was_set_back(journal: JournalService, seconds: float, is_g
     new = journal.client.read_webhook_calls(cursor)
     assert ("the service's clock was set back" in new.gap) is is_gap
     assert [each.id for each in new.calls] == sent
-    # It is said once, and what comes now is found, also when the clock is put right.
+    # The gap is reported once. Later calls are found, even when the clock is corrected.
     for clock in (journal.clock + 60, 10_000):
         journal.clock = clock
         sent = journal.write(clock)
@@ -160,7 +160,7 @@ def test_each_call_is_read_once_whatever_comes_between(data: st.DataObject) -> N
             for _ in range(data.draw(st.integers(0, 3))):
                 service.write(max(0.0, service.clock - data.draw(st.sampled_from([0, 0, 1, 150, 290]))))
 
-        # Not as many as a page has, or the reading would not end.
+        # Use fewer calls than fit on a page, because the reading would not end otherwise.
         service.between_pages = lambda: service.page > 2 and service.write(service.clock)
         for _ in range(data.draw(st.integers(1, 6))):
             service.clock += data.draw(st.sampled_from([0, 1, 100, 10_000_000]))
@@ -248,6 +248,6 @@ def test_rows_under_another_name_are_no_empty_listing(sandbox: Sandbox, client: 
         sandbox.control.add_fault("status", status=200, body={"result": value, "cursor": {"hasNext": False}})
         with pytest.raises(CustodyResponseError, match="may have its rows elsewhere"):
             each()
-    # The service leaves out what is empty.
+    # The service leaves out empty values.
     sandbox.control.add_fault("status", status=200, body={"cursor": {"hasNext": False}, "total": "0"})
     assert client.read_webhook_calls(None).calls == ()

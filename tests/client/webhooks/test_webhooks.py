@@ -36,7 +36,7 @@ def test_a_cursor_is_sent_as_it_came_and_only_if_there_is_a_next_page(sandbox: S
     sandbox.control.configure(listings={name: {"page_size": 2} for name in ("webhooks", "webhook-calls")})
     assert [each.id for each in client.list_webhook_calls()] == ["0", "1", "2", "3"]
     assert len(list(client.list_webhooks())) == 4
-    # Of calls, only the first page is read again.
+    # Of the calls, only the first page is read again.
     for path, pages in (("/webhooks/calls", ["FIRST", "NEXT", "FIRST"]), ("/webhooks", ["FIRST", "NEXT"] * 2)):
         calls = [each for each in sandbox.control.request_log("GET") if each["path"].endswith(path)]
         queries = [each["query"] for each in calls]
@@ -69,7 +69,8 @@ def test_a_listing_that_cannot_be_read_is_refused(sandbox: Sandbox, client: Cust
 @pytest.mark.parametrize(
     ("rows", "oddities"),
     [
-        # One leaves between the two readings; one comes before the first; one is delivered in the end.
+        # One call disappears between the two readings, one appears before the first page, and one is delivered in the
+        # end.
         ("webhooks", {"page_size": 1, "orders": [[ONE, TWO]] * 2 + [[ONE]]}),
         ("webhook-calls", {"page_size": 1, "orders": [["1", "2"], ["0", "1", "2"]]}),
         *((rows, {"page_size": 1, "ignored": ["cursor"]}) for rows in ("webhooks", "webhook-calls")),
@@ -193,7 +194,7 @@ def test_a_webhook_in_another_state_is_not_enabled(
     sandbox.control.add_fault("status", status=200, body={"x": [1]}, method="PATCH", path="/webhooks")
     with pytest.raises(CustodyResponseError, match=f"the webhook's status is '{webhook['status']}'") as caught:
         client.set_webhook_status(webhook_id, "enabled")
-    # It may only be listed late.
+    # The webhook may only be listed late.
     assert caught.value.retryable
 
 

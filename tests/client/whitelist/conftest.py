@@ -1,4 +1,4 @@
-"""What the tests of whitelisting share."""
+"""Fixtures that the tests of whitelisting share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""However much a service sends, reading stays fast, and messages stay readable."""
+"""Reading stays fast, and messages stay readable, however much a service sends."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ LISTED = ListedChains(
         ({"blockchain": "eth"}, False, ""),
         ({"blockchain": "dot"}, True, ""),
         ({"blockchain": None, "currency": "DOT"}, True, ""),
-        # The network decides only where the service lists it.
+        # The network only matters if the service lists it.
         ({"network": "Polygon"}, True, ""),
         ({"blockchain": "pol"}, True, ""),
         # On ETH, the network may name another chain.
@@ -88,10 +88,10 @@ def test_without_new_requests_there_is_no_call(client: CustodyClient, sandbox: S
 @pytest.mark.parametrize(
     ("fault", "is_logged"),
     [
-        # The service does not offer it.
+        # The service does not offer the listing.
         ({"kind": "status", "status": 404}, False),
         ({"kind": "status", "status": 501}, False),
-        # It is not known whether it is offered.
+        # It is unknown whether the service offers the listing.
         ({"kind": "html", "status": 404}, True),
         ({"kind": "status", "status": 403, "body": {"detail": "Forbidden"}}, True),
         ({"kind": "status", "status": 200, "body": {"status": "UP"}}, True),

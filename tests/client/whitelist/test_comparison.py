@@ -44,11 +44,11 @@ def test_the_table_has_the_published_keys() -> None:
 
 def test_every_field_of_a_request_is_in_the_table_once() -> None:
     fields = [key.field for key in PAYLOAD_KEYS.values() if key.field]
-    # The first is another name of blockchain; the second is no part of a payload.
+    # The first field is another name of blockchain; the second is not part of a payload.
     assert sorted([*fields, "currency", "visibility_group_id"]) == sorted(WhitelistRequest.model_fields)
 
 
-# What each field may be asked for as, how its key then shows it, and another value.
+# For each field, a requested value, the form in which the payload shows it, and another value.
 ASKED: dict[str, tuple[Any, Any, Any]] = {
     "blockchain": ("ETH", "ETH", "BTC"),
     "network": ("mainnet", "mainnet", "testnet"),
@@ -136,7 +136,7 @@ def test_only_letters_of_ascii_have_a_case(asked: str, shown: str, same: bool) -
 )
 def test_the_default_address_type_equals_none(asked: str | None, shown: Any, same: bool) -> None:
     request = REQUEST.model_copy(update={"address_type": asked})
-    # Accepting it by name changes nothing where something else was asked for.
+    # Accepting a field by name has no effect if the field was requested with another value.
     accepted = ["addressType"] if asked else []
     assert bool(compared(request, {**PAYLOAD, "addressType": shown}, *accepted).faults) is not same
 
@@ -150,7 +150,7 @@ def test_the_network_of_the_envelope_counts_only_where_the_payload_has_none(netw
     inside = compared(request, {**PAYLOAD, "network": "mainnet"}, network=network)
     assert not inside.faults
     assert inside.unsigned == ()
-    # A network that was not requested must be the main one, or be accepted by name.
+    # If no network was requested, the network must be the main one, or be accepted by name.
     unasked = compared(REQUEST, PAYLOAD, network=network)
     assert unasked.faults == (("network (not requested, shown 'testnet')",) if network == "testnet" else ())
     assert compared(REQUEST, PAYLOAD, "network", network=network).faults == ()

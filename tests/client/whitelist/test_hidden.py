@@ -42,7 +42,7 @@ def test_a_snapshot_has_all_other_requests_and_counts_the_hidden_ones(
     assert {each.state for each in found} == {"effective"}
     assert found.hidden == len(hidden)
     assert [each.id for each in client.find_whitelist_requests()] == [*found.requests]
-    # Read by id, only hidden requests with these ids count.
+    # If requests are read by id, only hidden requests with these ids count.
     assert read_snapshot(client, ids=[ids[0], ids[1]]).hidden == 0
     some = read_snapshot(client, ids=ids[98:112])
     assert (some.hidden, some[ids[99]].state, some[ids[98]].state) == (3, "missing", "effective")
@@ -69,7 +69,7 @@ def test_a_404_does_not_prove_that_a_request_is_gone_while_requests_are_hidden(
     with pytest.raises(CustodyResponseError, match="the service counts 1 request that it does not return") as caught:
         status_if_exists(client, hidden)
     assert caught.value.code == "outcome-unknown"
-    # So the deletion is not confirmed.
+    # Therefore the deletion is not confirmed.
     sandbox.control.add_fault("status", method="POST", path="/whitelists/addresses/delete", status=200, body={"a": 1})
     with pytest.raises(CustodyError, match="the service counts 1 request that it does not return"):
         client.delete_whitelist_request(hidden, "why")

@@ -1,4 +1,4 @@
-"""Looking up the requests of waits: one that makes the look-up of many fail stops no other."""
+"""Looking up the requests of many waits: a request whose look-up fails does not stop the others."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ OF_ONE: list[tuple[type[CustodyError], int | None]] = [
     *((CustodyRequestError, status) for status in (400, 413, 414, 422, 431)),
     (CustodyNotFoundError, 404),
     (CustodyServerError, 500),
-    # A row that cannot be understood.
+    # The row cannot be understood.
     *((CustodyResponseError, status) for status in (None, 299)),
 ]
 OF_ALL: list[tuple[type[CustodyError], int | None]] = [
@@ -99,7 +99,7 @@ def test_a_request_that_makes_a_lookup_fail_is_isolated(kind: type[CustodyError]
     assert isinstance(error, kind)
     assert error.advice == "The error is about whitelisting request 42. Ask."
     assert all(isinstance(each, Request) for id_, each in found.items() if id_ != "42")
-    # It is halved until the request is alone.
+    # The list of ids is halved until the failing request is alone.
     assert len(service.lookups) <= 2 + 2 * math.ceil(math.log2(100))
     # Alone, it needs no name, and its own advice stays behind it.
     (alone,) = looked_up(Service(["42"], kind("odd", status=status, advice="Ask.")), RequestWait("42")).values()
@@ -143,7 +143,7 @@ def test_while_no_lookup_works_only_requests_that_were_looked_up_alone_are_named
 
 
 def turn(approvers: object, signatures: int) -> str:
-    """Return the end of a summary: whose turn it is to sign a request that has so many signatures."""
+    """Return the end of a summary that says who must sign next, for a request with this number of signatures."""
     entries = [
         {"signature": {"userId": str(user), "signature": "A" * 86 + "=="}, "hashes": ["ab"]}
         for user in range(signatures)

@@ -1,4 +1,4 @@
-"""Finding whitelisting requests: complete listings or an error, and junk in a row hides no other row."""
+"""Finding whitelisting requests: a complete listing or an error. An unreadable row hides no other row."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def add_responses(sandbox: Sandbox, *bodies: object) -> None:
 @pytest.mark.parametrize(
     ("bodies", "retryable"),
     [
-        # It changes while it is read, or its pages do not fit together.
+        # The listing changes while it is read, or its pages do not fit together.
         ([page(total="1")], True),
         ([page("1", "2", total="1")], True),
         ([page("1", "2", total="3"), page("1", "2", total="3")], True),
         ([page("1", "2", total="4"), page("2", "3", "1", total="4")], True),
         ([page("1", "2", total="3"), page("2", "3", total="4")], True),
-        # It cannot be understood.
+        # The listing cannot be understood.
         *(([page("1", total=total)], False) for total in ("many", "01", "-1", "٣", 1.5, True, str(2**53), "9" * 5000)),
         *(([page("1", odd, total="2")], False) for odd in (None, "2 ")),
         *(([{"result": [row]}], False) for row in ({"status": 1.5}, {"id": True, "trails": 5}, {"trails": 5}, "junk")),
@@ -117,7 +117,7 @@ def test_each_row_has_the_rules_that_it_names(sandbox: Sandbox, client: CustodyC
     [
         ("x", [{"hash": "x", **RULES}], "wrong label"),
         (label_of("AAAA"), [{"hash": label_of("AAAA"), **OTHER_RULES}], "wrong label"),
-        # Of the bytes, in base64, and of the text, in hex.
+        # The hash of the bytes in base64, and the hash of the text in hexadecimal.
         (label_of("\0\0\0"), [{"hash": label_of("\0\0\0"), **RULES}], "wrong label"),
         (hashlib.sha256(b"AAAA").hexdigest(), [{"hash": hashlib.sha256(b"AAAA").hexdigest(), **RULES}], "wrong label"),
         (label_of("AAAA"), [{"hash": label_of("AAAA"), **RULES}] * 2, "several"),
@@ -131,7 +131,7 @@ def test_rules_count_only_under_the_one_label_that_fits_them(label: str, entries
     good = {"rulesContainer": "GGGG", "rulesSignatures": "HHHH"}
     add_rules([row, other, own], [*entries, {"hash": label_of("GGGG"), **good}], {})
     assert row == {"id": "1", "rulesContainerHash": label} | ({"rulesFault": fault} if fault else {})
-    # The other rows keep their rules.
+    # The other rows still have their rules.
     assert {**other, **good} == other
     assert {**own, **OTHER_RULES} == own
     assert "rulesFault" not in own
@@ -147,7 +147,7 @@ def test_a_row_that_cannot_be_read_hides_no_other(
     rows = [{"id": 1, "status": "APPROVED", **junk}, {"id": "2", "status": "x"}]
     add_responses(sandbox, {"result": rows, "totalItems": "2"})
     one, two = client.find_whitelist_requests()
-    # Nothing of it counts.
+    # No part of the faulty row counts.
     assert one.wire == {"id": "1"}
     assert two.id == "2"
     assert two.status == "x"

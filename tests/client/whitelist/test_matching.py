@@ -1,4 +1,4 @@
-"""Which requests at the service may be what was asked for."""
+"""The choice of the requests at the service that may have the requested content."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def is_candidate(asked: dict[str, Any], *envelopes: WhitelistEnvelope) -> bool:
         ({}, {}, []),
         ({}, {"currency": "Ethereum", "address": ADDRESS.upper(), "memo": None}, []),
         ({}, {"label": "Other"}, ["label"]),
-        # What the service adds.
+        # Values that the service adds.
         ({}, {"tag": "99", "addressType": "exchange"}, []),
         ({"network": "main"}, {"network": "ethereum-mainnet"}, []),
         ({"network": "main"}, {"wire": {"network": "mainnet"}}, []),
@@ -110,7 +110,7 @@ def is_candidate(asked: dict[str, Any], *envelopes: WhitelistEnvelope) -> bool:
         ),
         ({"network": "mainnet"}, {"wire": {"network": "ethereum-1"}}, ["network"]),
         ({"network": "ethereum-1"}, {"network": "mainnet"}, ["network"]),
-        # One of the test networks.
+        # The name means one of the test networks.
         ({"network": "testnet"}, {"network": "sepolia"}, ["network"]),
         # The table does not say whether case counts there.
         (CANTON, {"currency": "Canton", "address": ALICE.replace("a", "A", 1)}, ["address"]),
@@ -180,7 +180,7 @@ def test_the_services_own_search_is_asked_for_each_spelling(
         # An unknown name may mean another chain, but not another address or memo.
         ({}, {"currency": "ETHX", "address": OTHER}),
         ({"blockchain": "XRP", "address": XRP}, {"currency": "XRP", "address": XRP.swapcase()}),
-        # Tags and accounts of XRP.
+        # Tags of XRP, which may be part of the address.
         ({"blockchain": "XRP", "address": XRP, "memo": "12"}, {"currency": "XRP", "address": x_address(tag=13)}),
         ({"blockchain": "XRP", "address": x_address(tag=0)}, {"currency": "XRP", "address": x_address()}),
         (
@@ -225,7 +225,7 @@ def test_names_that_rows_use_for_one_address_are_known() -> None:
     assert not candidates(envelopes, ask(), rows)
     assert not candidates(envelopes, ask(**second), rows)
     assert candidates(envelopes, ask(**base), rows) == envelopes
-    # The name of one of the two may be another one for that of the other.
+    # The two chains may have a name in common.
     for known in rows:
         assert candidates(envelopes, ask(**second), [known]) == envelopes
     # A row for another address, or with another memo, says nothing about this one.
@@ -237,6 +237,6 @@ def test_names_that_rows_use_for_one_address_are_known() -> None:
 def test_a_network_is_accepted_by_name() -> None:
     for shown in ({"network": "sepolia"}, {"wire": {"network": "sepolia"}}):
         assert compared(ask(), listed(**shown), accept_fields=("network",)).differs == ()
-        # Another one than the requested one is not.
+        # A network that differs from the requested one does not match.
         hoodi = compared(ask(network="hoodi"), listed(**shown), accept_fields=("network",))
         assert hoodi.differs == ("network",)

@@ -1,4 +1,4 @@
-"""What is asked for, ids, and what the service shows of a request: taken as it is, or refused by name."""
+"""Requested contents, ids, and reported requests: each is accepted unchanged, or refused by name."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_a_malformed_id_is_refused(bad: Any) -> None:
 
 
 class LazySequence(Sequence[Any]):
-    """A list that fetches what it is asked for, as Airflow's of a mapped task."""
+    """A list that fetches its items only when they are used, like Airflow's list of a mapped task."""
 
     def __init__(self, items: list[str]) -> None:
         self._items = items
@@ -189,7 +189,7 @@ class LazySequence(Sequence[Any]):
 
 
 def test_a_batch_of_ids() -> None:
-    # One is not a list of digits.
+    # A single id is not a list of digits.
     assert check_request_ids("3711") == check_request_ids(3711) == ["3711"]
     assert check_request_ids(["12", "7", 12, 7], merge=True) == ["7", "12"]
     assert check_request_ids((), may_be_empty=True) == []
@@ -235,7 +235,7 @@ def test_the_creator_is_that_of_the_earliest_entry(trails: Any, date: str | None
     envelope = WhitelistEnvelope({"id": "1", "trails": trails})
     assert envelope.created_at == parse_timestamp(date)
     assert envelope.created_by == (user_ids(user, f"{user}@example.test") if user else frozenset())
-    # A number is no external id.
+    # A number is not an external id.
     assert not envelope.created_by & user_ids(f"{user}@example.test", user)
 
 

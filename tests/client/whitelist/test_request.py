@@ -1,4 +1,4 @@
-"""The parameters that would create a request that the service lists."""
+"""The parameters that would create a given request again."""
 
 from __future__ import annotations
 

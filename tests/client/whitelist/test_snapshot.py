@@ -1,4 +1,4 @@
-"""All requests are read in the same way as some, whatever the service lists where."""
+"""All requests, or some of them, are read in the same way, whichever listing contains them."""
 
 from __future__ import annotations
 
@@ -75,14 +75,14 @@ LIVE = Row("LIVE", "settled", "signed", "create")
             (Row("APPROVED", "settled", "signable", action), ("approved",), "pending")
             for action in ("create", "odd", "")
         ),
-        # This user signed it before it took effect, or was rejected; or may still sign it.
+        # This user signed the request before it took effect or was rejected; or this user may still sign it.
         (Row("APPROVED", "settled", "signed", "create"), ("approved",), "effective"),
         (Row("Rejected", "settled", "signed", "create"), ("approved",), "rejected"),
         (Row("Rejected", "settled", "signable", "create"), ("approved",), "pending"),
         (Row("APPROVED", "pending", "signed", "create"), ("approved",), "pending"),
         (Row("APPROVED", "hidden", "signable", "create"), ("approved",), "pending"),
         (Row("APPROVED", "hidden", "signed", "create"), ("approved",), "missing"),
-        # The words of the client's settings decide.
+        # The status words in the client's settings decide.
         (LIVE, ("live",), "effective"),
         (LIVE, ("approved",), "unknown"),
         (Row("Rejected", "settled", "", "create"), ("live",), "rejected"),
@@ -152,7 +152,7 @@ class ChangingService(Service):
     [
         (0, True, None, 1, 0),
         (4, True, None, 5, 7.5),
-        # It changes too often; it cannot be read; or there are only some.
+        # The listing changes too often; it cannot be read; or only some of the requests were asked for.
         (5, True, None, None, 7.5),
         (1, False, None, None, 0),
         (1, True, ["1"], None, 0),

@@ -1,4 +1,4 @@
-"""Waiting for requests: where the service lists them, and what a wait makes of that."""
+"""Waiting for requests: which listing contains them, and how the wait interprets this."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_each_state_is_recognized(sandbox: Sandbox, ann: CustodyClient, numbers:
     for number, status in zip(numbers, ["APPROVED", "pending", "rejected", "removed"], strict=True):
         sandbox.control.set_whitelist_status(number, status)
     assert states(ann, [*numbers, "9999"]) == ["effective", "pending", "rejected", "missing", "missing"]
-    # What takes effect between the calls is not gone.
+    # A request that takes effect between two calls is not missing.
     sandbox.control.add_fault("status", status=200, body={}, **LISTING)
     assert states(ann, numbers[:2]) == ["pending", "pending"]
 
@@ -84,7 +84,7 @@ def test_each_state_is_recognized(sandbox: Sandbox, ann: CustodyClient, numbers:
         # Only the service itself can say that nothing is pending for a user who is no signer.
         *(({"kind": "status", "status": status}, True) for status in (404, 501)),
         ({"kind": "status", "status": 403, "body": role_refusal("whitelistedaddressapprover")}, True),
-        # This may have another reason.
+        # The service may refuse this for a reason other than a missing role.
         ({"kind": "status", "status": 403, "body": OTHER_REFUSAL}, False),
         *(({"kind": "html", "status": status}, False) for status in (200, 404)),
         ({"kind": "status", "status": 500}, False),
@@ -192,7 +192,7 @@ def test_by_default_only_a_known_word_is_in_effect(word: str | None, expected: s
             assert "add the word to 'effective_statuses' or 'rejected_statuses'" in warning
         else:
             assert warning.endswith("but it has no status, so it does not count as in effect")
-    # Words can be chosen.
+    # The status words can be configured.
     others = settings_of(effective_statuses="y", rejected_statuses="n")
     assert settled(envelope(word), others).state == "unknown"
     if word and word == word.strip():
@@ -203,7 +203,7 @@ def test_by_default_only_a_known_word_is_in_effect(word: str | None, expected: s
 
 
 def test_only_what_is_in_effect_must_be_verified() -> None:
-    """A pending request with a signature that is not valid may get its missing ones: the wait goes on."""
+    """A pending request may have an invalid signature and still get the missing ones, so the wait continues."""
     for reported, state in (("effective", "unverified"), ("pending", "pending"), ("unknown", "unknown")):
         request = replace(LISTED["unverified"], reported=reported)  # type: ignore[arg-type]
         assert request.phase == state
@@ -258,7 +258,7 @@ def test_a_request_is_gone_when_it_has_been_missing_in_a_row_for_long_enough(clo
     assert isinstance(found.error, CustodyConflictError)
     assert found.error.message == "whitelisting request 7 does not exist: not listed for 30 s"
     assert found.error.code == "request-missing"
-    # The first poll says so at once, because the id may be wrong.
+    # The first poll already reports this, because the id may be wrong.
     wait = RequestWait("7")
     assert [updated(wait, {"7": LISTED["missing"]}).warnings for _ in range(2)] == [
         [
@@ -267,7 +267,7 @@ def test_a_request_is_gone_when_it_has_been_missing_in_a_row_for_long_enough(clo
         ],
         [],
     ]
-    # Of many, each has its own time.
+    # Each of many requests has its own time limit.
     wait, listed = many("missing", "pending")
     assert updated(wait, listed).error is None
     for seconds, ends in ((20, False), (11, True)):
@@ -305,7 +305,7 @@ def test_many_are_counted_and_ten_are_named() -> None:
         "1 of 16 whitelisting requests is in effect, 1 verified (12 pending approval, 1 not listed, 2 in an "
         "unknown state); not yet: 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 5 more"
     )
-    # A status that is not known is named once.
+    # An unknown status is named once.
     assert len(first.warnings) == 2
     assert updated(wait, found).warnings == []
     wait, found = many(*["rejected"] * 12, *["pending"] * 8)
@@ -333,7 +333,7 @@ def test_unverified_requests_are_named_before_rejected_ones_with_advice() -> Non
         "whitelisting request 7 is not verified: the service reports it as in effect (status approved, "
         f"0 signatures), but no signature\nPin 'networks'. {what_to_do(['7'])}\n[custody/not-verified]"
     )
-    # A command has no odd id.
+    # A suggested command contains no malformed id.
     for odd in ("", "7; rm -r x", "`x`", "9" * 41, "\uff17"):
         assert "`custody whitelist verify` reports" in what_to_do([odd])
 
@@ -388,12 +388,12 @@ def test_a_verified_request_is_compared_by_its_signed_text_alone() -> None:
     other = json.dumps({**FIELDS, "memo": "unsigned"})
     metadata = {"payloadAsString": other, "hash": hashlib.sha256(other.encode()).hexdigest()}
     compared(signed(metadata=metadata))
-    # What only the envelope has is compared.
+    # A field that only the envelope has is compared.
     unsigned = {"network": "main", "visibility_group_id": "g"}
     compared(signed(network="main", visibilityGroupID="g"), **unsigned)
     for request, changes, match in (
         (settled(envelope(metadata=metadata)), {}, r"7 differs from the requested content: memo \(not requested\)"),
-        # A legacy form does not have it.
+        # A legacy form of the text does not have the field.
         (signed(), {"contract_type": "x"}, r"contract_type \(requested 'x', shown nothing\)"),
         (signed(network="test", visibilityGroupID="g"), unsigned, "network"),
         (signed(network="main"), unsigned, "visibilityGroupID"),

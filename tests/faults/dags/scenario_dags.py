@@ -100,7 +100,7 @@ def add_create(scenario: Scenario) -> None:
         "custody_conn_id": scenario.name,
         "address": ADDRESS,
         "blockchain": "ETH",
-        # What a task sends, and not what it finds: that would hide a second request.
+        # Count the creates that a task sends, because a request that it finds would hide a second request.
         "if_exists": "create",
         "lookup_wait": 4.0,
         **RETRY_SOON,

@@ -30,7 +30,7 @@ class ReadOperator(CustodyReadWebhookCallsOperator):
         try:
             return super()._run(context, hook)
         finally:
-            # It is likelier that it is killed after it has read and before Airflow has the event.
+            # Wait, to make it likelier that the task is killed between its reading and the storing of its event.
             time.sleep(0.5)
 
 

@@ -1,4 +1,4 @@
-"""The DAGs of the scale suite: one plan and apply for each file, and sensors of which each waits for one request."""
+"""The DAGs of the scale suite: for each file, a plan and an apply task; and sensors for one request each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SENSORS_OF_A_DAG = 20
 
 
 class KilledApplyOperator(CustodyApplyWhitelistPlanOperator):
-    """The apply operator, which says which process runs it."""
+    """The apply operator, which writes down the process that runs it."""
 
     def execute(self, context: Any) -> Any:
         write_pids(FOLDER / f"{self.dag_id}.pid")
@@ -30,7 +30,7 @@ class KilledApplyOperator(CustodyApplyWhitelistPlanOperator):
 
 class DeferredSensor(CustodyWhitelistRequestSensor):
     """
-    The sensor, deferred by the scheduler.
+    The sensor, deferred by the scheduler, because a worker would need a second for each sensor.
 
     A worker would take a second for each, and this is about the triggerer.
     """

@@ -56,7 +56,7 @@ class Unsuitable(Exception):
 @dataclass(frozen=True)
 class Means:
     """
-    What a malicious service can use.
+    The means of a malicious service.
 
     :param keys: the keys of users and super-administrators, by their ids. The service does not have these keys, but can
         return whatever was once signed with them. Super-administrators' ids begin with ``superadmin``.

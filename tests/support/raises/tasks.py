@@ -66,7 +66,7 @@ def unhealthy(world: World) -> None:
     world.control.update_health(status="failure")
 
 
-# On a busy machine, the sensor's default here would end it before it has looked again.
+# The sensor's default time would end it on a busy machine before its second look.
 _PATIENT: dict[type, dict[str, Any]] = {CustodyHealthCheckOperator: {}, CustodyHealthSensor: {"timeout": 600}}
 for _kind, _time in _PATIENT.items():
     CASES += cases(
@@ -141,8 +141,8 @@ CASES += cases(
     CustodyCreateWhitelistRequestOperator,
     "CustodyError",
     {
-        "the service cannot be searched": after(failing("GET", ROWS), create),
-        "the request certainly had no effect": after(
+        "the service cannot be searched for the request": after(failing("GET", ROWS), create),
+        "the create certainly had no effect": after(
             # Another request of this user proves that a search finds this user's requests.
             lambda w: w.request(address="0x" + "cd" * 20),
             failing("POST", ROWS),
@@ -276,7 +276,7 @@ def read_calls(world: World, reader: Reader | None = None, **arguments: Any) -> 
 
 
 def read_after(world: World, *numbers: int) -> Any:
-    """Read calls after a first reading, when the journal keeps only the newest call, with these numbers."""
+    """Read calls after a first reading, while the journal keeps only the newest call, with these numbers."""
     webhook_id = world.webhook()
     write_calls(world.sandbox, webhook_id, 1)
     reader = Reader(start="beginning")
@@ -347,7 +347,7 @@ CASES += cases(
     CustodyCreateWebhookOperator,
     "CustodyError",
     {
-        "the service cannot be searched": after(failing("GET", "/webhooks"), create_webhook),
+        "the service cannot be searched for the webhook": after(failing("GET", "/webhooks"), create_webhook),
         "the create certainly had no effect": after(World.webhook, failing("POST", "/webhooks"), create_webhook),
         "``store_secret`` fails": partial(create_webhook, store_secret=lose_secret),
     },
@@ -469,7 +469,7 @@ class Applying:
 
 
 def apply_after(prepare: Work) -> Work:
-    """Return what plans, makes a situation, and applies."""
+    """Return a function that plans, creates a situation, and applies the plan."""
 
     def work(world: World) -> Any:
         applying = Applying(world)
@@ -485,7 +485,7 @@ def apply_after(prepare: Work) -> Work:
 def complete_after(
     prepare: Callable[[World, str, str], Any] = lambda world, old, new: None, *, is_signed: bool = True, **changes: Any
 ) -> Work:
-    """Return what plans, applies, signs, makes a situation with the replaced and a new request, and completes."""
+    """Return a function that plans, applies, signs, creates a situation with both requests, and completes the plan."""
 
     def work(world: World) -> Any:
         applying = Applying(world)
@@ -571,14 +571,14 @@ CASES += cases(
     CustodyCompleteWhitelistPlanOperator,
     "AirflowFailException",
     {
-        "this is not the approved plan": complete_after(plan_hash="0" * 64),
+        "the applied plan is not the approved plan": complete_after(plan_hash="0" * 64),
         "a created request was rejected": complete_after(
             lambda world, old, new: world.control.set_whitelist_status(new, "rejected"), is_signed=False
         ),
         "does not match its row": complete_after(
             lambda world, old, new: world.control.change_whitelist_request(new, label="Other")
         ),
-        "a request has changed and was not deleted": complete_after(
+        "a request was not deleted because it has changed": complete_after(
             lambda world, old, new: world.control.change_whitelist_request(old, label="Other")
         ),
         "the service refuses a call": complete_after(lambda world, old, new: world.fault("GET", ROWS, 403)),

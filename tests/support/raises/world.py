@@ -83,7 +83,7 @@ Work = Callable[[World], Any]
 
 class Case(NamedTuple):
     """
-    A situation, and what a docstring says of it.
+    A situation, and the part of a docstring that describes it.
 
     :param entry: the class or method.
     :param error: the error's name in the docstring.
@@ -104,7 +104,7 @@ def cases(entry: type | str, error: str, parts: dict[str, Work]) -> list[Case]:
 
 
 def after(*steps: Work) -> Work:
-    """Return what prepares a situation, and then makes the call, the last step."""
+    """Return a function that prepares a situation, and then makes the call, which is the last step."""
 
     def work(world: World) -> Any:
         for each in steps[:-1]:

@@ -16,8 +16,8 @@ def describe_difference(approved: Mapping[str, str], plan: WhitelistPlan) -> str
     """
     Describe how a plan differs from the approved plan, creations first.
 
-    :param approved: the :attr:`~WhitelistPlan.parts` of the approved plan; empty if they are unknown. Then only the
-        current operations are described.
+    :param approved: the :attr:`~WhitelistPlan.parts` of the approved plan. Empty if they are unknown; then the text
+        only describes the operations of the current plan.
     :param plan: the current plan.
     """
     now = plan.parts
@@ -47,7 +47,7 @@ def lost_creations(approved: Mapping[str, str], kept: Collection[str]) -> str:
     Name the approved creations that the file no longer has.
 
     :param approved: the :attr:`~WhitelistPlan.parts` of the approved plan; empty if they are unknown.
-    :param kept: the keys of the creations that the file still has.
+    :param kept: the keys, as in ``approved``, of the creations that the file still has.
     """
     return _name(name for key, name in approved.items() if key not in kept and _is_creation(name))
 

@@ -25,7 +25,8 @@ class DumpedWhitelist:
     A whitelist as a file.
 
     :param text: the file, in YAML. Default empty.
-    :param notes: further facts. Default: none.
+    :param notes: facts that the user should know, such as the number of rejected requests that were left out. They are
+        also comments at the top of the file. Default: none.
     :param faults: the parts of the service's listing that the file lacks, or that differ from it. Default: none.
     """
 
@@ -38,8 +39,8 @@ def dump_snapshot(snapshot: Snapshot, service: str) -> DumpedWhitelist:
     """
     Return the service's listing as a file.
 
-    This makes two plans. A plan for an empty file finds the requests that can be rows. A plan for the resulting file
-    finds the content that a row cannot express.
+    To do so, it makes two plans. A plan for an empty file finds the requests that can be rows. A plan for the resulting
+    file finds the content that a row cannot express.
 
     :param snapshot: all requests that the service lists.
     :param service: the base URL of the service, for the comment at the top.
@@ -50,7 +51,7 @@ def dump_snapshot(snapshot: Snapshot, service: str) -> DumpedWhitelist:
     groups = _group_by_destination(make_plan([], snapshot).rows, snapshot)
     rows = [FileRow(each.request, f"the row of request {each.ids[0]}") for each in groups]
     planned = make_plan(rows, snapshot).rows
-    # Whether a pending request has a signature is only known if keys are pinned.
+    # Without pinned keys, it is unknown whether a pending request has a valid signature.
     unsigned = [
         row.request_id
         for row in planned[: len(rows)]
@@ -60,7 +61,7 @@ def dump_snapshot(snapshot: Snapshot, service: str) -> DumpedWhitelist:
         index: _comment(row, group.ids, row.request_id in unsigned, dumped)
         for index, (row, group) in enumerate(zip(planned, groups, strict=False))
     }
-    # Undeclared and duplicate requests are not missing, because the file has another request for their destination.
+    # Undeclared and duplicate requests do not count as missing, because the file has a row for their destination.
     for row in planned[len(rows) :]:
         if row.request is None or row.state not in ("undeclared", "duplicate"):
             dumped.faults.append(f"missing: whitelisting request {row.request_id}: {row.note}")
@@ -74,7 +75,7 @@ def dump_snapshot(snapshot: Snapshot, service: str) -> DumpedWhitelist:
     if rows:
         dumped.faults += _faults_of(body)
     else:
-        dumped.notes.append("no listed request can be a row of a file; a file without addresses is refused")
+        dumped.notes.append("no listed request can be a row of a file, and a plan refuses a file without addresses")
     top = [f"The whitelist of {service}, written by custody whitelist dump."]
     if dumped.faults:
         top += [_INCOMPLETE, *dumped.faults]
@@ -83,7 +84,7 @@ def dump_snapshot(snapshot: Snapshot, service: str) -> DumpedWhitelist:
 
 
 def _faults_of(text: str) -> list[str]:
-    """Return the faults for which the file would be refused; empty if there are none."""
+    """Return the faults because of which a plan would refuse the file; empty if there are none."""
     try:
         parse_whitelist(text.encode(), "yaml")
     except WhitelistFileError as error:
@@ -97,7 +98,7 @@ class _Group:
     The requests for one destination.
 
     :param request: the row of the file for this destination.
-    :param ids: the ids of all requests for it; the first is the id of ``request``.
+    :param ids: the ids of all requests for this destination; the first is the id of ``request``.
     """
 
     request: WhitelistRequest
@@ -108,9 +109,10 @@ def _group_by_destination(listed: Sequence[PlanRow], snapshot: Snapshot) -> list
     """Return the requests that can be rows of a file, grouped by destination, in the plan's order."""
     groups: list[_Group] = []
     destinations: Destinations[_Group] = Destinations()
-    # An id in a plan may be shortened. Such an id is not a number, and its request cannot be a row.
+    # A plan may contain shortened ids. They match no id in this set, but only ids that are not numbers are shortened,
+    # and a request with such an id cannot be a row.
     effective = {each.id for each in snapshot if each.reported == "effective"}
-    # If several requests are for one destination, a request in effect becomes the row.
+    # Sort requests in effect first: if several requests are for one destination, the first becomes the row.
     for each in sorted(listed, key=lambda row: row.request_id not in effective):
         if each.state != "undeclared" or each.request is None:
             continue
@@ -126,11 +128,11 @@ def _group_by_destination(listed: Sequence[PlanRow], snapshot: Snapshot) -> list
 
 def _comment(row: PlanRow, ids: Sequence[str], is_unsigned: bool, dumped: DumpedWhitelist) -> str:
     """
-    Return a comment with whatever a row cannot express; note anything unusual.
+    Return a comment with whatever a row cannot express, and add notes and faults to the dumped file.
 
     :param row: the row of a plan.
     :param ids: the ids of all requests for the row's destination.
-    :param is_unsigned: whether its request is pending and has no signature.
+    :param is_unsigned: whether the row's request is pending and has no signature.
     :param dumped: the file, to which notes and faults are added.
     """
     found = []
@@ -141,7 +143,7 @@ def _comment(row: PlanRow, ids: Sequence[str], is_unsigned: bool, dumped: Dumped
         if is_unsigned:
             found[0] += ", and has no signature: keep this row only if you requested it"
     elif row.fields == ("status",):
-        # This is not a fault, because the row expresses the whole content of the request.
+        # An unknown status is not a fault, because the row expresses the whole content of the request.
         found.append(f"{shown} has the unknown status {row.status or 'not given'}, and may not be in effect")
         dumped.notes += found
     elif row.state != "unchanged":

@@ -45,7 +45,7 @@ CHANGES: tuple[RowState, ...] = (
 )
 #: The fields by which a plan can be limited.
 ONLY_FIELDS = ("blockchain", "customer_id", "visibility_group_id")
-#: Version of the text that a plan's hash covers.
+#: The version of the format of the text that a plan's hash covers; part of that text.
 _HASH_FORMAT = "custody-plan-3"
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 _LATER: dict[Action, str] = {"create": "to be created by a later run", "delete": "to be deleted by a later run"}
@@ -57,13 +57,13 @@ class PlanRow:
     One row of a plan.
 
     :param state: state of a row of the file, or of a request that the file does not have.
-    :param action: what applying the plan does for this row. Default None: nothing.
-    :param request: the file's request. If the file does not have it, the service's request, which is not proved if the
-        state is ``unverified``. Default None: the request cannot be read.
-    :param where: the place in the file, such as ``line 12``. Default empty: the file does not have it.
-    :param request_id: the id of the request at the service. Default empty: there is none.
-    :param status: the service's own word for the status. Default empty: there is none.
-    :param hash: the hash that signers of the request sign. Default empty: there is none.
+    :param action: the operation that applying the plan performs for this row. Default None: no operation.
+    :param request: the content of the row of the file. If the file has no such row, the content of the request at the
+        service, which is not proved if the state is ``unverified``. Default None: the request cannot be read.
+    :param where: the place in the file, such as ``line 12``. Default empty: the file has no such row.
+    :param request_id: the id of the request at the service. Default empty: the service has no such request.
+    :param status: the service's own word for the request's status. Default empty: there is no status.
+    :param hash: the hash that signers of the request sign. Default empty: there is no hash.
     :param fields: the names of the fields that differ. Default: none.
     :param note: further facts, as text. The plan's hash covers the notes of deletions. Default empty.
     :param shown: the service's values, as text, by name: the values of fields that differ, or the whole destination if
@@ -89,7 +89,8 @@ class PlanRow:
         """
         Whether the destination itself differs.
 
-        It is then uncertain whether the request, or another row of the file, is for the same destination.
+        If so, it is uncertain whether the request at the service, or another row of the file, is for this row's
+        destination.
         """
         return self.state == "differs" and not DESTINATION_FIELDS.isdisjoint(self.fields)
 
@@ -99,8 +100,8 @@ class PlanRow:
         if self.action == "create" and self.request is not None:
             return create_operation(self.request, self.others)
         if self.action == "delete":
-            # The request's own hash is left out, because it also changes when the service renames linked objects. The
-            # note and the ids of the requests that are kept are included, because the approver reads them.
+            # Leave out the request's own hash, because it also changes when the service renames linked objects. Include
+            # the note and the ids of the requests that are kept, because the approver reads them.
             content = self.request and _fields(self.request)
             return _operation(
                 {"delete": self.request_id, "beside": sorted(self.others), "note": self.note, "request": content}
@@ -114,16 +115,18 @@ class WhitelistPlan:
     The operations that make the service match a whitelist file.
 
     :param rows: first the rows of the file, in the file's order; then the requests that the file does not have. Only
-        the former are created, and only the latter are deleted, so all creations come before the first deletion.
-    :param service: name of the service and the tenant; part of the hash. Default empty.
+        rows of the file are created, and only the other requests are deleted, so all creations come before the first
+        deletion.
+    :param service: name of the service and the tenant; covered by the plan's hash. Default empty.
     :param name: the file's name. Default empty.
-    :param pins: the pins that the rows were verified with; not part of the hash. Default None: nothing was verified.
-    :param ignored: the ids of ignored requests: they may be for rows of the file, but do not prevent a creation.
+    :param pins: the pinned keys that the rows were verified with; not covered by the hash. Default None: nothing was
+        verified.
+    :param ignored: the ids of the requests to ignore. They may be for rows of the file, but do not prevent a creation.
         Default: none.
     :param only: the limits of the plan: values by field, in the form that :func:`check_only` returns. Default:
         everything.
-    :param hidden: number of requests that the service counts but does not return; not part of the hash. Default 0.
-    :param warnings: warnings for the approver, such as a chain that the service does not list; not part of the hash.
+    :param hidden: number of requests that the service counts but does not return; not covered by the hash. Default 0.
+    :param warnings: warnings for the approver, such as a chain that the service does not list; not covered by the hash.
         Default: none.
     """
 
@@ -150,16 +153,16 @@ class WhitelistPlan:
     @cached_property
     def observed(self) -> tuple[str, ...]:
         """
-        The other facts that the plan's hash covers, as text, each once.
+        The facts that the plan's hash covers besides the operations, as text, each once.
 
-        These facts are the unverified requests, the ignored requests, and the limits of the plan. If they have changed
-        when the plan is applied, the plan is no longer the approved one.
+        These facts are the unverified requests, the ignored requests, and the limits of the plan. If one of them has
+        changed when the plan is applied, the plan is no longer the approved one.
         """
         return tuple(self._observed)
 
     @cached_property
     def _observed(self) -> dict[str, str]:
-        """The names of the observed facts, by their text."""
+        """A readable name for each fact in :attr:`observed`, by the fact's text."""
         found = {ignored_text(each): f"ignored request {each}" for each in self.ignored}
         for row in self.rows:
             if row.state == "unverified":
@@ -174,7 +177,7 @@ class WhitelistPlan:
         """
         The names of everything that the plan's hash covers, such as ``create line 12``, by a short key.
 
-        With them, an error describes how another plan differs. They decide nothing.
+        They only serve to describe, in an error, how another plan differs from this one. No decision depends on them.
         """
         named = {
             row.operation: f"create {row.where}" if row.action == "create" else f"delete request {row.request_id}"
@@ -190,9 +193,9 @@ class WhitelistPlan:
         SHA-256, in hexadecimal, of everything that is approved.
 
         It covers the operations, the service and tenant, the limits of the plan, and the unverified and ignored
-        requests. It does not cover the pinned keys directly: they only affect which requests are unverified, and the
-        notes of deletions whose signatures do not cover all fields. If a request verifies when planning but not when
-        applying, or the other way round, the hashes differ.
+        requests. It does not cover the pinned keys themselves. These affect the hash only through the unverified
+        requests, and through the notes of deletions whose signatures do not cover all fields. If a request verifies
+        when planning but not when applying, or the other way round, the hashes differ.
         """
         return hash_operations(self.operations, self.observed, self.service)
 
@@ -238,8 +241,8 @@ class PlanLimits:
     """
     Limits of a plan.
 
-    They find faulty files, so they apply to the whole plan, before its first part is taken: a file that lost half of
-    its rows must not delete them in several small parts.
+    They serve to find faulty files. They apply to the whole plan, before its first part is taken, because a file that
+    lost half of its rows must not cause the deletion of these addresses in several small parts.
 
     :param max_creates: maximum number of creations. Default 100; None: no limit.
     :param max_deletes: maximum number of deletions. Default 10; None: no limit.
@@ -266,8 +269,8 @@ class PlanLimits:
         found = []
         creates, deletes = len(plan.with_action("create")), len(plan.with_action("delete"))
         listed = sum(bool(each.request_id) for each in plan.rows)
-        # Do not count unverified requests, and requests that may belong to another team, because they would raise the
-        # limit.
+        # Do not count unverified requests, because they would raise the limit. With ``only``, do not count unreadable
+        # requests either, because they may be outside the plan's limits.
         no_room = ("unverified", "unreadable") if plan.only else ("unverified",)
         verified = listed - sum(each.state in no_room for each in plan.rows)
         if self.max_creates is not None and creates > self.max_creates:
@@ -287,14 +290,14 @@ class PlanLimits:
 
 
 def _has(request: WhitelistRequest, text: str) -> bool:
-    """Tell whether a text is a request's label, or its address in any spelling. An X-address may also name the memo."""
+    """Tell whether a text is a request's label, or its address in any spelling, such as an X-address with a memo."""
     kept = destination_of(request)
     named = destination(request.chain, request.network, text, None)
     return text == request.label or (named.address == kept.address and named.memo in ("", kept.memo))
 
 
 def create_operation(request: WhitelistRequest, replaced: Collection[str] = ()) -> str:
-    """Return a creation, with the replaced ids, as text for the hash."""
+    """Return a creation, with the ids of the requests that it replaces, as text for the hash."""
     replaces = {"replaces": sorted(replaced)} if replaced else {}
     return _operation({"create": _fields(request), **replaces})
 
@@ -355,8 +358,8 @@ def advice_on_differences(plan: WhitelistPlan, *, replace: bool) -> str:
     found = []
     if any(row.state == "unreadable" and row.where for row in plan.rows):
         found += [
-            "A request that cannot be read may be for any row, so that row is not created.",
-            "If you have inspected the request, and it is for another destination, add its id to 'ignore' (--ignore).",
+            "A request that cannot be read may be for a row of the file, so no request is created for such a row.",
+            "Inspect the unreadable request. If it is for another destination, add its id to 'ignore' (--ignore).",
         ]
     return lines(*found, *_advice_on_differing_rows(plan, replace=replace), _advice_on_duplicates(plan))
 
@@ -375,7 +378,8 @@ def _advice_on_differing_rows(plan: WhitelistPlan, *, replace: bool) -> list[str
         found += [
             f"Rows that differ ({differing}) are left as they are at the service.",
             f"Change the file to match the service; {'' if replace else way}or delete the request at the service "
-            "(custody whitelist delete). Then the address is not whitelisted until a new request is signed.",
+            "(custody whitelist delete). After the deletion, the address is not whitelisted until a new request is "
+            "signed.",
         ]
     return found
 
@@ -389,7 +393,7 @@ def _advice_on_duplicates(plan: WhitelistPlan) -> str:
 
 
 def changes_text(plan: WhitelistPlan, states: Collection[RowState]) -> str:
-    """Return the number of rows in these states, and the first rows."""
+    """Return text with the number of rows in each of these states, and with the places of the first of these rows."""
     numbers = ", ".join(f"{plan.counts[state]} {state}" for state in states if plan.counts[state])
     # Name unverified rows first, because only a limited number of rows is named.
     rows = sorted((row for row in plan.rows if row.state in states), key=lambda row: row.state != "unverified")
@@ -411,8 +415,8 @@ def hash_operations(operations: Iterable[str], observed: Iterable[str], service:
     The order of the arguments' items does not matter.
 
     :param operations: the operations.
-    :param observed: the other approved facts, see :attr:`WhitelistPlan.observed`. They are hashed under another label
-        than the operations, so that an operation cannot pass as such a fact.
+    :param observed: the other approved facts, see :attr:`WhitelistPlan.observed`. They are hashed under a label that
+        differs from the operations' label, so that an operation and a fact with the same text have different hashes.
     :param service: name of the service and the tenant.
     """
     found = hashlib.sha256(_operation({"format": _HASH_FORMAT, "service": service}).encode())

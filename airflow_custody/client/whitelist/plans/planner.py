@@ -2,12 +2,13 @@
 Find the operations that make the service match a file. No I/O.
 
 :mod:`~airflow_custody.client.whitelist.matching` finds the requests that are, or may be, for the destination of each
-row, and decides whether one of them serves or blocks the row. :func:`_plan_row` makes the plan's row of this decision,
-and :func:`_plan_other` decides about each request without a row. The order of rows and requests does not matter.
+row, and decides whether one of them already serves the row, or blocks the creation of a request. :func:`_plan_row`
+turns this decision into a row of the plan, and :func:`_plan_other` decides about each request without a row. The order
+of rows and requests does not matter.
 
-A request is created for a row only if no existing request may be for the row, or to replace such a request. A request
-is deleted only if no row may need it. An unverified request never counts as the request for a row. The plan names it,
-and creates nothing for a row that it may be for.
+A request is created for a row only if no existing request may be for the row's destination, or in order to replace an
+existing request. A request is deleted only if no row may need it. An unverified request never counts as the request for
+a row. The plan names the unverified request, and creates nothing for a row that it may be for.
 """
 
 from __future__ import annotations
@@ -74,9 +75,9 @@ class PlanSettings:
     :param only: the limits of the plan, in the form that :func:`check_only` returns. Requests outside these limits are
         never deleted. They are reported only if they may be for a row, or are unreadable or unverified. Default:
         everything.
-    :param ignore: ids of requests that the user has inspected: they cannot be read, or their chain, network or address
-        is ambiguous. They are not deleted, and do not prevent a creation, unless they are certainly for the row's
-        destination. The ids that exist become part of the plan's hash. Default: none.
+    :param ignore: ids of requests that the user has inspected, because they cannot be read, or their chain, network or
+        address is ambiguous. These requests are not deleted, and do not prevent a creation, unless they are certainly
+        for the row's destination. The plan's hash covers those of the ids that the service lists. Default: none.
     """
 
     prune: bool = False
@@ -112,7 +113,7 @@ def make_plan(
     taken = {each.decision.request.id for each in planned if each.decision.request is not None}
     requests = sorted(snapshot, key=lambda each: (len(each.id), each.id))
     rest = [each for each in requests if each.id not in taken and each.state != "rejected"]
-    # Unverified and unreadable requests come last.
+    # Sort unverified requests, and after them unreadable ones, to the end.
     rest.sort(key=lambda each: (each.destination is None, each.state == "unverified"))
     others = [_plan_other(each, context) for each in rest if _is_about(each, settings.only)]
     ignored = tuple(each.id for each in requests if each.id in settings.ignore)
@@ -183,7 +184,7 @@ class _Planned(NamedTuple):
     A row of the file, as planned.
 
     :param match: the row, with the requests that may be for its destination.
-    :param decision: whether one of them serves or blocks the row.
+    :param decision: whether one of these requests serves the row, or blocks the creation of a request.
     :param row: the row of the plan.
     """
 
@@ -215,9 +216,10 @@ def _plan_row(match: Match, settings: PlanSettings, client_settings: ClientSetti
 
 def _replace(row: PlanRow, match: Match, options: Iterable[Decision], settings: PlanSettings) -> PlanRow:
     """
-    Return a differing row as a replacement.
+    Turn a row that differs into a replacement, if possible.
 
-    If it is not certain that the request can be replaced, the row keeps the state ``differs``, and gets a note.
+    If it is not certain that the existing request can be replaced, the row keeps the state ``differs``, and gets a
+    note.
     """
     requests = {each.request: each.fields for each in options if each.request and each.request.state != "rejected"}
     can_all = all(
@@ -323,7 +325,7 @@ def _kept_beside(request: Request, context: _Context) -> tuple[Request, tuple[st
 
 def _duplicate_row(request: Request, kept: Request, differs: tuple[str, ...], context: _Context) -> PlanRow:
     settings = context.settings
-    # Each fault prevents the deletion.
+    # The request is deleted only if there are no faults.
     fields, faults = _contradictions(request, context)
     what = f"this request differs in {name_some(differs)}" if differs else "this request is the same"
     notes = [f"in effect twice: request {kept.id} matches the file, and is kept; {what}"]
@@ -348,7 +350,7 @@ def _duplicate_row(request: Request, kept: Request, differs: tuple[str, ...], co
 
 
 def _contradictions(request: Request, context: _Context) -> tuple[list[str], list[str]]:
-    """Return the names of the contradictory fields of a request's envelope, and descriptions of the contradictions."""
+    """Return the fields in which a request's envelope contradicts its signed text, and a text about each of them."""
     found = compare(None, request.shown, request.fields, context.client_settings).contradictions
     return [*dict.fromkeys(each.name for each in found)], [each.text for each in found]
 
@@ -365,13 +367,13 @@ def _may_be_one(one: Request, other: Request) -> bool:
 
 
 def _signed_hash(request: Request) -> str | None:
-    """Return the hash that the signatures cover, which may be of a legacy form of the text."""
+    """Return the hash that the signatures cover. It may be the hash of a legacy form of the signed text."""
     return request.shown.hash if request.proved is None else request.proved.hash
 
 
 def _undeclared_row(request: Request, context: _Context) -> PlanRow:
     settings = context.settings
-    # Each fault prevents the deletion.
+    # The request is deleted only if there are no faults.
     fields, faults = _contradictions(request, context)
     # The notes begin with the state, because that is the most important fact about a deletion.
     cause = "" if request.has_vanished else f"its status is {request.status or 'empty'}, so "
@@ -397,7 +399,7 @@ def _undeclared_row(request: Request, context: _Context) -> PlanRow:
 
 
 def _notes_on_rows(request: Request, context: _Context) -> list[str]:
-    """Return a note on a row that has another request, although this request is, or may be, for its destination."""
+    """Return a note if this request is, or may be, for the destination of a row that has another request or none."""
     rows = context.rows.get(request.id)
     if not rows:
         return []
@@ -414,9 +416,9 @@ def _notes_on_ignored(request: Request, settings: PlanSettings) -> list[str]:
 
 def _with_content(request: Request, state: RowState, notes: list[str], *, is_deleted: bool, **given: Any) -> PlanRow:
     """
-    Return a row with the requested content.
+    Return a row of the plan with the content of a request at the service.
 
-    A request that a file cannot express is not deleted.
+    If a row of a file cannot express the content, the request is not deleted.
     """
     shown: Mapping[str, str] = {}
     content: WhitelistRequest | None = None

@@ -25,12 +25,13 @@ from airflow_custody.client.whitelist.plans.plan import CHANGES, ROW_STATES, des
 if TYPE_CHECKING:
     from airflow_custody.client.whitelist.plans.plan import PlanRow, WhitelistPlan
 
-#: Maximum size in bytes of a report that is offered for approval. Airflow on MySQL stores up to 65,535 of a question.
+#: Maximum size in bytes of a report that is offered for approval. Airflow on MySQL stores at most 65,535 bytes of the
+#: text of an approval.
 MAX_REPORT_BYTES = 60_000
 # Maximum number of warnings in a report.
 _MAX_WARNINGS = 10
-# Limits on the part of a report about rows without an operation: characters and rows. Rows with an operation are
-# never shortened.
+# Limits on the part of a report about rows without an operation: numbers of characters, and of rows. Rows with an
+# operation are never shortened.
 _MAX_EXACT = 512
 _MAX_VALUE = 120
 _MAX_NOTE = 400
@@ -55,7 +56,8 @@ _MEANINGS = {
 _IGNORED = "Ignored requests, which may be for rows of the file"
 _ABOUT = "This plan is limited to"
 _COLUMNS = ("State", "Destination", "Label", "Details")
-# Maximum number of characters in one piece of a cell, so that the columns fit in the form of Airflow's UI.
+# Maximum number of characters that a browser must keep on one line of a table's cell. With these limits, the columns
+# fit into the form of Airflow's UI.
 _ADDRESS_PIECE = 44
 _PIECE = 22
 
@@ -72,7 +74,7 @@ def plan_to_json(plan: WhitelistPlan) -> dict[str, Any]:
     - ``plan_hash``, ``service``, ``file`` (its name), ``counts`` (rows by state) and ``has_changes``
     - ``pinned``: the number of pinned ``keys`` that the rows were verified against, and the ``minimum`` of keys that
       must have signed the rules; null if nothing was verified
-    - ``ignored``: the ids of ignored requests: they may be for rows of the file, but do not prevent a creation
+    - ``ignored``: the ids of the requests to ignore, which may be for rows of the file, but do not prevent a creation
     - ``only``: the limits of the plan, as lists of values by field; empty if it covers everything
     - ``hidden``: number of requests that the service counts but does not return
     - ``rows``: all rows
@@ -81,8 +83,8 @@ def plan_to_json(plan: WhitelistPlan) -> dict[str, Any]:
 
     - ``state``
     - ``action``: ``create``, ``delete`` or null
-    - ``where``: its place in the file; empty if the file does not have it
-    - ``id`` and ``status`` of the request at the service; empty if there is none
+    - ``where``: the row's place in the file; empty if the file does not have the row
+    - ``id`` and ``status`` of the request at the service; empty if the service has no such request
     - ``fields``: the names of the fields that differ
     - ``shown``: the service's values of these fields, as text
     - ``note``
@@ -123,10 +125,10 @@ def plan_to_json(plan: WhitelistPlan) -> dict[str, Any]:
 # --- plain text --------------------------------------------------------------------------------------------
 
 
-# The signs of rows by :func:`_kind`. The sign of any other row is ``~``.
+# The signs before rows, by the kind that :func:`_kind` returns. A row of any other kind has the sign ``~``.
 _SIGNS = {"to delete": "-", "to create": "+", "unverified": "!", "unreadable": "!", "pending": " ", "unchanged": " "}
-# Before each field of a row. No value can imitate a field, because values have neither two blanks in a row nor a line
-# break.
+# The blanks before each field of a row. A value cannot imitate a field, because values contain neither line breaks nor
+# two blanks in succession.
 _INDENT = " " * 6
 
 
@@ -140,8 +142,8 @@ def plan_to_text(plan: WhitelistPlan, *, all_rows: bool = False) -> str:
 
     :param plan: the plan.
     :param all_rows: whether to include unchanged rows. Default False.
-    :return: if this is a part of a plan, a line that says so; a line with the counts and a warning about hidden
-        requests; the rows; a summary of the verification; and the plan's hash.
+    :return: the text, with these lines: the number of operations that are left, if this is a part of a plan; the
+        counts, with a warning about hidden requests; the rows; a summary of the verification; and the plan's hash.
     """
     rows = _ordered(plan)
     unchanged = [row for row in plan.rows if row.state == "unchanged"]
@@ -149,7 +151,7 @@ def plan_to_text(plan: WhitelistPlan, *, all_rows: bool = False) -> str:
     counts = ", ".join(f"{number:,} {kind}" for kind, number in kinds.items())
     if not plan.operations:
         counts = f"nothing to create or delete{'; ' if counts else ''}{counts}"
-    # The warning is part of the first line, because it is about everything that follows.
+    # Put the warning on the line with the counts, because all rows that follow may be incomplete.
     hidden = f" {warn_of_hidden(plan.hidden)}" if plan.hidden else ""
     head = [*filter(None, [_part_text(plan)]), f"Plan: {counts}.{hidden}"]
     if plan.only:
@@ -163,7 +165,7 @@ def plan_to_text(plan: WhitelistPlan, *, all_rows: bool = False) -> str:
 
 
 def _kind(row: PlanRow) -> str:
-    """Return the action for a row, or else its state."""
+    """Return the kind of a row: its action, or its state if it has no action."""
     if row.action:
         return "to delete" if row.action == "delete" else f"to {row.state}"
     return row.state
@@ -185,7 +187,7 @@ def _lines_of(row: PlanRow) -> Iterator[str]:
 
 
 def _plain(text: str, limit: int | None = _MAX_EXACT, *, exact: bool = False) -> str:
-    """Return any text on one line, cut at the limit if any."""
+    """Return any text on one line, cut at the limit. None: the text is not cut."""
     shown = _visible(text[:limit], exact=exact)
     return shown if limit is None or len(text) <= limit else f"{shown}… ({count(len(text), 'character')})"
 
@@ -200,7 +202,7 @@ def signatures_text(plan: WhitelistPlan) -> str:
         "signed the rules)."
     )
     if plan.counts["unverified"] and plan.counts["create"]:
-        text += " Some requests cannot be verified. One of them may be for a row that is to be created."
+        text += " Some requests cannot be verified, and one of them may be for a row that is to be created."
     return text
 
 
@@ -224,7 +226,7 @@ def plan_to_markdown(plan: WhitelistPlan) -> str:
 
 def part_to_approve(plan: WhitelistPlan, at_most: int | None = None) -> WhitelistPlan:
     """
-    Return the first part of a plan, of which one approval can show every operation.
+    Return the first part of a plan: as many operations as one approval can show.
 
     :param plan: the whole plan.
     :param at_most: maximum number of operations. Default None: as many as fit.
@@ -232,13 +234,13 @@ def part_to_approve(plan: WhitelistPlan, at_most: int | None = None) -> Whitelis
         enough.
     :raises CustodyRequestError: if the first operation alone is too long for a report.
     """
-    # First an upper bound, so that only as many lines are written as may fit, and not those of 10,000 operations.
+    # First find an upper bound of the number of operations, so that reports with 10,000 operations are never written.
     sizes = accumulate(_size([_line(row)]) for row in plan.rows if row.action)
     most = sum(1 for _ in takewhile(lambda size: size <= MAX_REPORT_BYTES, sizes))
     part = plan.first(most if at_most is None else min(most, at_most))
     if not plan.operations or (part.operations and _fits(part)):
         return part
-    # A report grows with each operation.
+    # Search by bisection, which is possible because a report grows with each operation.
     numbers = range(1, len(part.operations) + 1)
     number = bisect_left(numbers, True, key=lambda each: not _fits(plan.first(each)))
     if number == 0:
@@ -292,12 +294,10 @@ def _report(plan: WhitelistPlan, operations: Sequence[str]) -> str:
 
 def _others(plan: WhitelistPlan, room: int) -> list[str]:
     """
-    Return lines about rows without an operation.
-
-    There are as many lines as fit into this number of bytes.
+    Return lines about rows without an operation, as many as fit into ``room``, a number of bytes.
     """
     rows = [row for row in _ordered(plan) if not row.action]
-    # Reserve space for the lines around the table.
+    # Reserve space for the lines before and after the table.
     room -= 300
     if not rows or room < 0:
         return []
@@ -321,7 +321,7 @@ def _size(lines: Iterable[str]) -> int:
 
 
 def _part_text(plan: WhitelistPlan) -> str:
-    """Return the first line of a report about a part of a plan; empty if the plan is whole."""
+    """Return the number of operations in a part of a plan, as a report's first line; empty if the plan is whole."""
     left, number = plan.counts["later"], len(plan.operations)
     return f"{number:,} of {number + left:,} operations; the rest follows in the next run." if left else ""
 
@@ -365,8 +365,8 @@ def _ordered(plan: WhitelistPlan) -> list[PlanRow]:
     """
     Return all rows except unchanged ones, the most important first.
 
-    Deletions come first, then creations, then unverified rows, then all other rows. Rows of a later run come last,
-    because there may be thousands of them.
+    Deletions come first, then creations, then unverified rows, then all other rows. Rows that are left for a later run
+    come last, because there may be thousands of them.
     """
     order = {state: index for index, state in enumerate((*CHANGES, "pending"))}
     order["later"] = len(order)
@@ -376,7 +376,7 @@ def _ordered(plan: WhitelistPlan) -> list[PlanRow]:
 
 
 def _line(row: PlanRow) -> str:
-    """Return a row of the table; operations are never cut."""
+    """Return a row of the plan as a line of the table. Values are cut only if the row has no operation."""
     exact, long, prose = (None, None, None) if row.action else (_MAX_EXACT, _MAX_VALUE, _MAX_NOTE)
     values = _values(row)
     where = (values[name] for name in ("chain", "address", "memo"))
@@ -400,9 +400,9 @@ _PROSE = re.compile(r"(?:[A-Za-z0-9 ();'-]|[.,:](?= |$))*")
 
 def _prose(text: str, limit: int | None) -> str:
     """
-    Return a sentence as text if possible, and otherwise as code.
+    Return a sentence as plain Markdown text if possible, and otherwise as code spans.
 
-    Text is possible if the sentence has no Markdown syntax, and does not exceed the limit.
+    Plain text is possible if the sentence has no Markdown syntax, and does not exceed the limit.
     """
     is_whole = limit is None or len(text) <= limit
     return text if is_whole and _PROSE.fullmatch(text) else _code(text, limit)
@@ -410,7 +410,7 @@ def _prose(text: str, limit: int | None) -> str:
 
 # Characters that could end a code span or a cell, or begin a template or a formula.
 _SPECIAL = re.compile(r"([|`{}<>$])")
-# Words of characters that are written as they are.
+# Words that need no escaping, because all of their characters are visible ASCII and none of them is special.
 _HARMLESS = re.compile(r"[!-#%-;=?-\[\]-_a-z~]+(?: [!-#%-;=?-\[\]-_a-z~]+)*")
 
 
@@ -448,7 +448,7 @@ def _span(text: str) -> str:
 
 def _visible(text: str, *, exact: bool) -> str:
     """Return a text with its invisible and misleading characters escaped."""
-    # Fast path for nearly every text.
+    # Return nearly every text here, because escaping is slow.
     if not text or _HARMLESS.fullmatch(text):
         return text
     # Escape a literal \uXXXX too, so that it differs from an escaped character.
@@ -464,9 +464,9 @@ def _visible(text: str, *, exact: bool) -> str:
 
 def _values(row: PlanRow) -> dict[str, str]:
     """
-    Return the fields of a row's request as text, and the ``chain`` with its network.
+    Return the fields of a row's request as text, and ``chain``, which is the chain with its network.
 
-    If a file cannot express the request, these are the service's values.
+    If a row of a file cannot express the request, the values are the service's.
     """
     values = dict.fromkeys(_FIELDS, "")
     if row.request is None:
@@ -483,7 +483,8 @@ def _details(row: PlanRow, values: Mapping[str, str]) -> Iterator[tuple[str, str
     """
     Yield names and values for the details of a row.
 
-    These are the requested fields without a column of their own, and the service's values of differing fields.
+    The details are the requested fields that have no column of their own, and the service's values of the fields that
+    differ.
     """
     for name in _FIELDS:
         if row.request is not None and name not in _OWN_COLUMN and values[name]:

@@ -1,4 +1,4 @@
-"""The whitelist and the settings of a plan, which the plan task writes and the apply task reads."""
+"""The source of a plan, which the plan task passes to the apply task."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ class PlanSource(BaseModel):
     """
     The whitelist and the settings of a plan, which the plan task writes, and the apply task reads.
 
-    Airflow users can edit this part of the XCom. That gains them nothing, because only operations with the approved
-    hash are applied.
+    Airflow users can edit this part of the XCom. An edit has no effect but an error, because only operations with the
+    approved hash are applied.
 
-    :param path: the file: a path or URL. None: the whitelist is a list of rows, which each task gets itself.
+    :param path: the file: a path or URL. None: the whitelist is a list of rows, and each task has its own parameter
+        ``rows``.
     :param prune: see :class:`~airflow_custody.client.whitelist.plans.planner.PlanSettings`.
     :param replace: see the same class.
     :param only: see the same class; empty: everything.
     :param ignore: see the same class.
     :param check_address: whether an invalid address is a fault of the file.
     :param omit_if_none: names of fields that are left out of a row if their value is None.
-    :param at_most: the number of operations of the part that was planned; None: it has all of them. The plan task has
-        decided this number, because the whole plan and its report decide how many operations fit into one approval.
+    :param at_most: the number of operations in the approved part of the plan; None: the plan was approved as a whole.
+        The plan task determines this number, because it depends on the size of the report how many operations one
+        approval can show.
     """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")

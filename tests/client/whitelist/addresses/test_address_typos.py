@@ -29,7 +29,7 @@ ADDRESSES["ICP", "a72"] = "a7218db708c35689495871c3c6860504503ab2a545630809dd860
 
 
 def typos(address: str, alphabet: str = "") -> Iterator[str]:
-    """Yield the address with each character replaced by each other one. Default: of its own characters."""
+    """Yield the address with each character replaced by every other one; default: by those of the address."""
     for index, old in enumerate(address):
         yield from (address[:index] + new + address[index + 1 :] for new in {*(alphabet or address)} if new != old)
 

@@ -25,13 +25,13 @@ from airflow_custody.client.whitelist.addresses.checks import (
 )
 
 VECTORS: list[dict[str, Any]] = json.loads((Path(__file__).parent / "address_vectors.json").read_text())
-# For each kind of vectors, the verdict where no network is named, where it is the main one, and where it is another.
+# For each kind of vector, the verdicts without a network, with the main network, and with another network.
 EXPECTED = {
     "valid": ("valid", "valid", "valid"),
-    # Of a test network.
+    # Addresses of a test network.
     "test": ("unchecked", "invalid", "valid"),
     "unchecked": ("unchecked", "unchecked", "unchecked"),
-    # Well-formed, with the prefix of another chain.
+    # Well-formed addresses with the prefix of another chain.
     "foreign": ("invalid", "invalid", "unchecked"),
     "invalid": ("invalid", "invalid", "invalid"),
 }
@@ -51,7 +51,7 @@ def test_the_specifications_vectors(vectors: dict[str, Any]) -> None:
         for address in addresses if kind in EXPECTED else ():
             assert verdicts(address, vectors["chain"]) == EXPECTED[kind], address
             check = check_address(address, vectors["chain"])
-            # A reason that never quotes the address.
+            # The reason never quotes the address.
             assert bool(check.reason) == (check.verdict == "invalid")
             assert len(address) < 20 or address[6:] not in check.reason
 
@@ -69,10 +69,10 @@ def test_every_chain_has_a_valid_and_an_invalid_vector() -> None:
         *((BITCOIN + "q", chain, "invalid", "") for chain in ("Bitcoin", "xbt")),
         *(("?", chain, "invalid", "") for chain in ("Avalanche C-Chain", "avalanche_c")),
         *(("x", chain, "unchecked", "") for chain in ("", "ETH2", "ЕТН")),
-        # What no address has is named by its place.
+        # A character that no address contains is named by its position.
         (f" {ETHEREUM}", "ETH", "invalid", "character 1 is U+"),
         ("0\u0445" + ETHEREUM[2:], "ETH", "invalid", "character 2 is U+"),
-        # Long text is refused before it costs time.
+        # A long text is refused before it costs time.
         ("1" * 1_000_000, "BTC", "invalid", "it has more than 256 characters"),
     ],
 )
@@ -121,7 +121,7 @@ def test_addresses_of_test_networks_go_by_the_name_of_the_network(network: str |
         ("MINA", "mainnet devnet"),
         ("FIL", "mainnet calibration"),
         ("TRX", "mainnet nile shasta"),
-        # The main network of a chain that is not in the table has the usual names, too.
+        # The main network of a chain has the usual names, even if the chain is not in the table.
         ("BASE", "base testnet"),
     ],
 )
@@ -132,7 +132,7 @@ def test_known_networks_of_a_chain_are_two(chain: str, names: str) -> None:
     for one, other in combinations(found, 2):
         assert are_two_networks(one, other, known), (one, other)
         assert not are_two_networks(one, one, known)
-    # An unknown name may mean any of them.
+    # An unknown name may mean any network.
     assert not any(are_two_networks(each, network_name("one", chain), known) for each in found)
 
 
@@ -143,10 +143,10 @@ def test_known_networks_of_a_chain_are_two(chain: str, names: str) -> None:
         ("LTC", "testnet", "testnet4"),
         ("FIL", "calibration", "calibnet"),
         ("ETH", "Ethereum Sepolia", "sepolia"),
-        # One of the test networks, and not which.
+        # The name means one of the test networks, but not which one.
         ("ETH", "testnet", "sepolia"),
         ("TRX", "test", "nile"),
-        # Networks of another chain.
+        # These are networks of another chain.
         ("BTC", "mainnet", "sepolia"),
         ("BASE", "mainnet", "sepolia"),
     ],
@@ -189,7 +189,7 @@ def test_every_text_gets_a_verdict(data: st.DataObject) -> None:
     assert check.verdict in ("valid", "invalid", "unchecked")
 
 
-# --- addresses that are made here, by encoders of the tests' own ---------------------------------------------------
+# --- addresses that the tests make with their own encoders ---------------------------------------------------------
 
 
 def base32(data: bytes) -> str:
@@ -232,14 +232,14 @@ PATH = b"\xa1\x01\x58\x1e\x58\x1c" + HASH
         (byron(), "ADA", "valid"),
         (byron(kind=2), "ADA", "valid"),
         (byron(attributes=PATH), "ADA", "valid"),
-        # A script; a CRC that does not match; content that is no address's.
+        # A script, a wrong CRC, and content that is not that of an address.
         (byron(kind=1), "ADA", "invalid"),
         (byron(damage=1), "ADA", "invalid"),
         (byron(attributes=b"\xa1\x03" + PATH[2:]), "ADA", "invalid"),
         (byron(attributes=b"\xa1\x01\x58\xff" + HASH + b"\0\0"), "ADA", "invalid"),
         (byron(attributes=b"\xbf\x01\x58\x1e\x58\x1c" + HASH), "ADA", "invalid"),
         (ss58(47, bytes(32)), "TAO", "invalid"),
-        # A key of another Substrate network is left open.
+        # A key of another Substrate network is neither valid nor invalid.
         (ss58(2, bytes(32)), "DOT", "unchecked"),
         # The hash of a contract or of several keys is not a key, but it is a valid address.
         (base58(HASH + b"\xff" * 4), "SOL", "valid"),

@@ -1,4 +1,4 @@
-"""Addresses that cannot be checked are counted and named; what checks the others is imported with the first one."""
+"""Addresses that cannot be checked are counted and named; the decoders are imported for the first address."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whitelist files in JSON and CSV, their bytes, where they lie, and rows that are not in a file."""
+"""Whitelist files in JSON and CSV, their encoding, their place, and rows that do not come from a file."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_a_separator_that_is_not_read_is_named(text: str, fault: str) -> None:
 
 @pytest.mark.parametrize(("separator", "joined"), [(",", ";"), (";", ","), ("\t", ";")])
 def test_csv_as_spreadsheets_save_it(separator: str, joined: str) -> None:
-    """A byte order mark, their separator, names in any case, empty columns and rows, a column of notes."""
+    """A byte order mark, another separator, names in any case, empty columns and rows, and a column of notes."""
     header = ["", "Label", "ADDRESS ", " Blockchain", "", "Linked_Wallet_IDs", "Memo", " Notes", "", ""]
     sheet = [
         [""] * 10,
@@ -151,7 +151,7 @@ def test_csv_as_spreadsheets_save_it(separator: str, joined: str) -> None:
         ("\nlabel;address,blockchain\na;b;c\n", [
             "line 2: the header has commas and semicolons: use only one of these separators in the whole file",
         ]),
-        # On some chains, a comment or a note is what others call a memo.
+        # On some chains, a memo is called comment or note.
         ("label,Adress,,label,comment,Note\n1,2,3,4,5,6\n", [
             "line 1: 'adress' is unknown; did you mean address?", "line 1: 'comment' is unknown; known names: label",
             "line 1: 'note' is unknown; did you mean notes?", "line 1: label: is given twice",
@@ -161,12 +161,13 @@ def test_csv_as_spreadsheets_save_it(separator: str, joined: str) -> None:
             "line 4: cell 6 of the row is not empty",
             "line 5: the row has 4 cells, but the header has 6",
         ]),
-        # Lists that are joined by what separates the columns elsewhere.
+        # Lists joined by a character that separates columns in other files.
         (COLUMNS.replace(",", ";") + 'a;b;ETH;"1;2";\na;b;ETH;1;2;\n', [
             "line 2: linked_wallet_ids: '1;2' contains ';': in this file, separate ids by ','",
             "line 3: the row has 6 cells, but the header has 5",
         ]),
-        # A row that ends before the memo may have been cut off; a list without quotes: its second id would be the memo.
+        # A row that ends before the memo may have been cut off. In a list without quotes, the second id would become
+        # the memo.
         (f"{COLUMNS}a,b\na,b,c,1,m,n\n,,,,\n,,ETH,,\na,b,ETH,1,2,\n", [
             "line 2: the row has 2 cells, but the header has 5", "line 3: the row has 6 cells, but the header has 5",
             "line 5: label: is missing", "line 5: address: is missing",
@@ -200,7 +201,7 @@ def test_faults_in_csv(text: str, faults: list[str]) -> None:
 @pytest.mark.parametrize("format", ["yaml", "json", "csv"])
 def test_faults_of_bytes_and_characters(format: str) -> None:
     good = GOOD_FILES[format].encode()
-    # A byte order mark, which Excel's "CSV UTF-8" always has; one, and at the beginning.
+    # A byte order mark, as Excel's "CSV UTF-8" writes it, is accepted once, and only at the beginning.
     assert parse(b"\xef\xbb\xbf" + good, format).rows == parse(good, format).rows
     check_faults(b"\xef\xbb\xbf" * 2 + good, format, ["line 1, column 1: U+FEFF is not text"])
     what = "is not text: save the file as UTF-8, or correct it"
@@ -264,7 +265,7 @@ def faults_of(rows: Any, **arguments: Any) -> list[str]:
 
 
 class Lazy(Sequence[Any]):
-    """A sequence that is fetched by a slice, as Airflow's of a mapped task's XCom is."""
+    """A sequence that is fetched by slices, like Airflow's XCom of a mapped task."""
 
     def __init__(self, items: list[Any]) -> None:
         self.items = items
@@ -285,7 +286,7 @@ def test_rows_are_read_in_each_form(form: Any) -> None:
         WhitelistRequest(label="b", address="0xcd", currency="BTC", linked_wallet_ids=["12", "0013"]),
     ]
     assert [each.where for each in found.rows] == ["row 1", "row 2"]
-    # What is asked for, however it was written.
+    # The requested content is the same, however it was written.
     same = [dict(reversed(ROW.items())), {**OTHER, "linked_wallet_ids": ("12", "0013")}]
     assert read(same).sha256 == found.sha256 != read([ROW]).sha256
 
@@ -299,7 +300,7 @@ ONLY = "a row must contain only texts, whole numbers, and lists of texts or whol
         ({"chain": "ETH"}, "'chain' is unknown; did you mean blockchain?"),
         ({"destination_tag": "1"}, "'destination_tag' is unknown; did you mean memo?"),
         ({1: "ETH"}, "'1' is unknown; known names: label, address"),
-        # What may make another destination of it.
+        # Values that may name another destination.
         ({"address": "0xcd", "currency": "BTC", "memmo": "1", "blockchain": "BTC"}, "'memmo' is unknown; did you mean"),
         ({"memo": None}, "memo: is None: leave it out, or write omit_if_none=('memo',)"),
         ({"memo": "None"}, "memo: is None: leave it out"),

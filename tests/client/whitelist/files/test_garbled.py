@@ -46,14 +46,14 @@ DATES = (
     *("2026-01-02 00:00 UTC", "1/2/2026 12:00:00 AM", "02.01.2026", "12-Mär", "févr.-26", "1月2日"),
 )
 TRUTH = "is a truth value into which software has converted another value"
-#: What is refused in every field, and what is said of it.
+#: Values that are refused in every field, and the error.
 ANYWHERE = [
     *((word, MISSING) for word in NULL_WORDS),
     *((word, ERROR) for word in ERROR_WORDS),
     *((text, EXPONENT) for text in ("1.23457E+11", "1,5E+3")),
     ('="0013"', "begins with =, which is not part of the value in spreadsheets"),
 ]
-#: What is refused in memos and ids.
+#: Values that are refused in memos and ids.
 IN_IDS = [
     *((text, POINT) for text in ("12345.0", "12345.", "12345,0")),
     *((text, EXPONENT) for text in ("1e5", "1.5e-07")),
@@ -94,13 +94,13 @@ def test_a_lost_character_is_refused_wherever_it_comes_from(name: str) -> None:
     assert in_csv.startswith("line 2, column ")
     assert "U+FFFD is not text: save the file as UTF-8, or correct it" in in_csv
     assert "contains U+FFFD" in in_rows or "only ASCII characters" in in_rows
-    # JSON escapes the character, so it is found after reading.
+    # JSON escapes the character, so the fault is only found after parsing.
     with pytest.raises(WhitelistFileError, match=name):
         parse_whitelist(json.dumps({"version": 1, "addresses": [row]}).encode(), "json", check_addresses=False)
 
 
 def faults_of_each(row: Mapping[str, object]) -> list[str]:
-    """Return the fault of a row in CSV, where members of a list are joined, and among rows."""
+    """Return the faults of a row in CSV, where lists are joined, and in a list of rows."""
     cells = [";".join(value) if isinstance(value, list) else str(value) for value in row.values()]
     quoted = ",".join('"' + each.replace('"', '""') + '"' for each in cells)
     with pytest.raises(WhitelistFileError) as caught:
@@ -112,7 +112,7 @@ def faults_of_each(row: Mapping[str, object]) -> list[str]:
 
 
 def check_in_quotes(row: Mapping[str, object]) -> None:
-    """Check that a row is read as it stands, in a JSON file and in YAML."""
+    """Check that a row in a JSON file and in YAML is read unchanged."""
     text = json.dumps({"version": 1, "addresses": [row]})
     for format in ("json", "yaml"):
         (found,) = parse_whitelist(text.encode(), format, check_addresses=False).rows
@@ -130,7 +130,7 @@ def test_garbled_in_each_field(text: str, what: str) -> None:
         in_csv, in_rows = faults_of_each(row)
         assert in_csv.startswith(f"line 2: {name}: {text} {what}")
         assert in_csv.endswith(MEANT)
-        # None as a template renders it has its own fault.
+        # A None that a template has rendered has its own fault.
         if text in ("None", "null"):
             assert in_rows.startswith(f"row 1: {name}: is None")
         else:
@@ -147,7 +147,7 @@ def test_garbled_in_memos_and_ids(text: str, what: str) -> None:
         assert in_csv.startswith(f"line 2: {name}: {text} {what}: correct it, and format its column as text")
         assert in_rows.startswith(f"row 1: {name}: {text} {what}: correct it in its source")
         check_in_quotes({**GOOD, name: text})
-    # A label may be anything that a person writes.
+    # A label may be any text.
     (found,) = read_whitelist_rows([{**GOOD, "label": text}], check_addresses=False).rows
     assert found.request.label == text
 

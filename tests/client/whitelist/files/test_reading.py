@@ -1,4 +1,4 @@
-"""Whitelist files in YAML, and what is true of all formats."""
+"""Whitelist files in YAML, and rules that apply to all formats."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ MISREAD = {
     "2026-01-02": "a date",
     "=": "a special word",
 }
-#: What follows the fields of a good row, which is the sixth line of the file, and what is said of it.
+#: The text after the fields of a good row, which is the sixth line of the file, and the resulting error.
 FIELDS_AND_FAULTS = [
     # Types.
     *(
@@ -104,7 +104,7 @@ FIELDS_AND_FAULTS = [
     ("linkedWalletIds: [1]", "'linkedWalletIds' is unknown; did you mean linked_wallet_ids?"),
     ("memo: a\n  memo: a", "line 7: memo: is given twice, first in line 6"),
     ("[a]: b", "'[...]' is unknown; known names: label, address"),
-    # What other values are built from.
+    # YAML that builds a value from other values.
     ("memo: &x a\n  network: *x", "line 7: network: *x is an alias, which is not allowed"),
     ("memo: *x", "memo: *x is an alias, which is not allowed"),
     ("<<: {memo: a}", "'<<' is unknown; known names: label, address"),
@@ -165,24 +165,24 @@ def with_defaults(defaults: str) -> str:
                 (" a\uff10", "blockchain: ETH", "address", "FF10 FULLWIDTH"),
             )
         ),
-        # A destination stands there once, in any spelling; another memo makes another one.
+        # A file names each destination only once, in any spelling. A different memo means a different destination.
         (
             f"{HEAD}{ROW}{ROW.replace('0xab', '0xAB')}{ROW}  memo: m\n",
             ["line 7: address: the same destination as in line 4: remove one of the two"],
         ),
         (f"{HEAD}{ROW}---\n{ROW}", ["line 6, column 1: not YAML: expected a single document in the stream"]),
-        # What is wrong in defaults is said once.
+        # A fault in the defaults is reported once.
         (with_defaults(""), ["line 1: defaults: must be a mapping of fields, not an empty value"]),
         (with_defaults("{label: x}"), ["line 1: label: cannot have a default: give it in each row"]),
         (with_defaults("{memo: a, memo: b, foo: 1}"), ["line 1: 'foo' is unknown", "line 1: memo: is given twice"]),
         (with_defaults("{linked_wallet_ids: [1, ' 2']}"), ["line 1: linked_wallet_ids[1]: begins or ends with white"]),
         (f"defaults: {{blockchain: 1}}\n{HEAD}{ONE}}}\n{ONE}}}\n", ["line 1: blockchain: 1 is a number: quote it"]),
-        # All at once, and in order.
+        # All faults are reported at once, in the order of the file.
         (
             f"version: 2\nfoo: 1\naddresses:\n{ROW.replace('ETH', '1')}{ROW}{ROW}- {{lable: a}}\n- x\n",
             [f"line {line}: " for line in (1, 2, 6, 11, 13, 14)],
         ),
-        # Under an unknown key may be what seems to be missing.
+        # The field that seems to be missing may be under the unknown key, so it is not reported.
         ("version: 1\nadresses: [{label: a}]", ["line 2: 'adresses' is unknown; did you mean addresses?"]),
         (f"version: 1\ndefaults: {{chain: ETH}}\naddresses:\n{ONE}}}", ["line 2: 'chain' is unknown"]),
     ],
@@ -203,7 +203,7 @@ def test_the_text_of_an_error_is_bounded() -> None:
     assert lines[0] == f"list.yaml: 300 faults; nothing is sent: {error.faults[0]}"
     assert lines[1:] == [*error.faults[1:20], "... and 280 more", "[custody/file-wrong]"]
     assert isinstance(CustodyError.from_json(error.to_json()), WhitelistFileError)
-    # One fault is one line, whatever is in the file.
+    # Each fault is described on one line, whatever the file contains.
     evil = '"a\\nline 1: all is well\\e[2J' + "x" * 5000 + '"'
     for fault in faults_of(f"{HEAD}- {evil}: 1\n  address: b\n{evil}: 2\n"):
         assert fault.isprintable()

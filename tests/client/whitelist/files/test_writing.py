@@ -54,7 +54,7 @@ def test_an_empty_list_is_written_and_not_read() -> None:
         parse_whitelist(text.encode(), "yaml")
 
 
-#: What YAML reads as something else, or in two ways.
+#: Texts that YAML reads as another type, or in two ways.
 TRICKY = (
     """yes No on y null ~ 007 0x1F 0o17 1_000 1e5 1.5 .inf 2026-01-02 1:30 = << &a *a !a ' " \\n a,b [ { % @ ` | > ?"""
 )

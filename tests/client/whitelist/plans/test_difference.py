@@ -1,4 +1,4 @@
-"""How a plan differs from the approved one, in words."""
+"""Texts about the difference between a plan and the approved plan."""
 
 from __future__ import annotations
 

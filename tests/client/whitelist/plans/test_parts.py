@@ -68,7 +68,7 @@ def test_a_part_has_the_first_operations_and_deletions_last(
     assert actions(part) == expected
     assert part.counts["later"] == expected.count(LATER)
     assert part.has_changes
-    # The hash and the names of what it covers are those of the part.
+    # The hash, and the names of everything that it covers, are those of the part.
     assert len(part.operations) == min(number or 4, 4)
     assert len(part.parts) == len(part.operations) + 1
 
@@ -131,7 +131,7 @@ def test_a_part_to_approve_is_as_large_as_its_report_allows(at_most: int | None)
     assert size(part) <= MAX_REPORT_BYTES
     assert number == at_most if at_most == 500 else 500 < number <= (at_most or number)
     assert part.plan_hash in plan_to_markdown(part)
-    # One operation more, and the report would be too long.
+    # With one more operation, the report would be too long.
     assert at_most in (500, 640) or size(plan.first(number + 1)) > MAX_REPORT_BYTES
 
 
@@ -157,7 +157,7 @@ def test_only_a_single_operation_can_be_too_long(rows: Sequence[PlanRow], why: s
     with pytest.raises(CustodyRequestError, match=why) as caught:
         part_to_approve(WhitelistPlan(rows))
     assert caught.value.code == "plan-over-limits"
-    # Behind other rows, it stops only the part that begins with it.
+    # After other rows, an overlong row only stops the part that begins with it.
     part = part_to_approve(WhitelistPlan([PlanRow("create", "create", row(2), "line 2"), *rows]))
     assert actions(part) == [CREATE, LATER]
 
@@ -166,7 +166,7 @@ def test_only_a_single_operation_can_be_too_long(rows: Sequence[PlanRow], why: s
 
 
 class Service:
-    """What a service has in effect: address and label, by the request's id."""
+    """The addresses in effect at a service: address and label, by the request's id."""
 
     def __init__(self, content: Sequence[tuple[int, str]]) -> None:
         self.requests = {f"{number}": each for number, each in enumerate(content, 100)}
@@ -209,7 +209,7 @@ def test_all_parts_together_do_what_the_whole_plan_does(
 ) -> None:
     at_once, in_parts = Service(content), Service(content)
     at_once.apply(at_once.plan(rows))
-    # What was replaced may leave duplicates, which the next plan deletes.
+    # A replacement may leave duplicates, which the next plan deletes.
     at_once.apply(at_once.plan(rows))
     shown: list[str] = []
     for number in range(60):

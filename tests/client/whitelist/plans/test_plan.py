@@ -1,4 +1,4 @@
-"""What a plan's hash covers, and what a plan may do at most."""
+"""What a plan's hash covers, and the limits of a plan."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_the_hash_covers_what_is_done_and_where() -> None:
     swapped = [each.model_copy(update={"linked_wallet_ids": ["1", "2"]}) for each in shuffled]
     same = [
         plan(swapped, extra, **options, name="other.yaml"),
-        # What is merely observed.
+        # Facts that are only observed, and not covered by the hash.
         plan([*requests, ask()], [extra, listed()], **options),
         plan([*requests, ask(label="x")], [extra, listed()], **options),
         plan(requests, [listed(5, address=OTHER, wire={"trails": []})], **options),
@@ -35,10 +35,10 @@ def test_the_hash_covers_what_is_done_and_where() -> None:
         plan([requests[0].model_copy(update={"memo": "1"}), *requests[1:]], extra, **options),
         plan(requests, extra, service="https://two.example.com", prune=True),
         plan(requests, extra, service="https://one.example.com"),
-        # Another one, and the same one with another content.
+        # Another operation, and the same operation with other content.
         plan(requests, listed(6, address=OTHER), **options),
         plan(requests, listed(5, address=OTHER, label="x"), **options),
-        # A deletion takes back what is pending, or removes what is in effect.
+        # Deleting a pending request and deleting a request in effect are different operations.
         plan(requests, listed(5, address=OTHER, wire=PENDING), **options),
     ]
     assert len({found.plan_hash, *(each.plan_hash for each in other)}) == len(other) + 1
@@ -67,11 +67,11 @@ NOT_THERE = "but the file does not have it"
         ({"max_deletes": None, "max_delete_percent": None}, 0, 100, 0, ""),
         ({"must_keep": ["Treasury", ADDRESS]}, 1, 0, 0, ""),
         ({"must_keep": ADDRESS}, 0, 0, 1, ""),
-        # Addresses are compared as the plan compares them.
+        # must_keep compares addresses in the same way as the plan.
         ({"must_keep": [ADDRESS.upper(), ADDRESS.removeprefix("0x")]}, 1, 0, 0, ""),
         ({"must_keep": ["treasury"]}, 1, 0, 0, f"must_keep requires 'treasury', {NOT_THERE}"),
         ({"must_keep": [OTHER]}, 1, 0, 0, f"must_keep requires '{OTHER}', {NOT_THERE}"),
-        # At the service, but not in the file.
+        # This address is at the service, but not in the file.
         ({"must_keep": ["Treasury"]}, 0, 1, 0, f"must_keep requires 'Treasury', {NOT_THERE}"),
     ],
 )

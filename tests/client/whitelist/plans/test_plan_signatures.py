@@ -1,4 +1,4 @@
-"""What a plan makes of requests that really are signed, or are not, at a service that lies."""
+"""Plans for requests that are really signed, or not signed, at a service that lies."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_the_text_of_another_request_is_compared_and_not_its_id(sandbox: Sandbox
         first, metadata=other.get("metadata"), signedAddress=other.get("signedAddress")
     )
     found = read_plan(client, *rows)
-    # The file's second row is there, once; what should be there for the first one is not.
+    # The service has the file's second row once, and lacks the first row.
     assert [each.state for each in found.rows] == ["create", "unchanged", "duplicate"]
     assert "may be one request with two ids, so this request is not deleted" in found.rows[2].note
     assert not found.with_action("delete")
@@ -100,7 +100,7 @@ def test_duplicates_that_were_signed_each_are_two_and_what_nobody_signed_is_not_
     assert states(found) == [("differs", None, old), ("unverified", None, forged)]
 
 
-# With a lone surrogate, the whole response is no JSON.
+# With a lone surrogate, the whole response is not JSON.
 @pytest.mark.parametrize("name", [each for each in (*STEP_OF, *NOT_READ) if each != "lone surrogate"])
 def test_no_attack_makes_a_plan_do_anything(sandbox: Sandbox, client: CustodyClient, name: str) -> None:
     sandbox.control.set_approvers([{"sequential": [{"externalGroupID": "approvers", "minimumSignatures": 2}]}])
@@ -109,7 +109,7 @@ def test_no_attack_makes_a_plan_do_anything(sandbox: Sandbox, client: CustodyCli
     attack(sandbox.control, sandbox.token, attacked, name)
     found = read_plan(client, *rows)
     first, second, *_ = found_states = [each.state for each in found.rows]
-    # What claims to be for another address withholds that one: the file's own is asked for, and by no other text.
+    # A request that claims to be for another address withholds that address. The file's own row is requested only once.
     assert first in (["unchanged"] if name in NOT_READ else ["unverified", "unreadable", "create"])
     assert second == "unchanged"
     assert {*found.operations} <= {create_operation(rows[0])}

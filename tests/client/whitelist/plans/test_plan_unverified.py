@@ -1,4 +1,4 @@
-"""Plans with requests that signatures do not prove. The tests decide what the verifier says."""
+"""Plans with requests that signatures do not prove. The tests themselves decide which requests verify."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ WHY = "not verified: nobody signed it"
 
 class TellingVerifier(Verifier):
     """
-    A verifier that says what it is told.
+    A verifier whose verdicts the test decides.
 
     :param forged: the ids of requests that do not verify.
     :param legacy: the ids of requests whose signatures do not cover ``contractType``.
@@ -110,7 +110,7 @@ def test_an_unverified_request_blocks_its_row_and_serves_none(asked: dict[str, A
 
 
 def test_a_forged_request_takes_no_row_from_a_true_one() -> None:
-    # The forged one comes first, and is in effect as the file says; the true one is not.
+    # The forged request comes first, and is in effect with the file's content. The true request differs.
     found = plan(ask(), [listed(1), listed(2, wire=PENDING)], TellingVerifier([1]), prune=True)
     assert states(found) == [("pending", None, "2"), ("unverified", None, "1")]
     assert found.rows[1].note == f"{WHY}; it claims to be for the same destination as line 2"
@@ -124,10 +124,10 @@ def test_an_unverified_request_without_a_row_is_named_and_not_deleted() -> None:
     assert states(found) == [("unchanged", None, "1"), ("unverified", None, "2"), ("unverified", None, "3")]
     assert [each.note.partition("; ")[0] for each in found.rows[1:]] == [WHY, WHY]
     assert found.rows[1].request == ask(address=OTHER)
-    # One that no file can ask for: what it claims is shown all the same.
+    # A row of a file cannot express this request, but its claimed content is shown.
     assert found.rows[2].request is None
     assert found.rows[2].shown["address"] == f" {XRP}"
-    # Without them, the true one would be deleted.
+    # Without the unverified requests, the true request would be deleted.
     found = plan(ask(address=XRP, blockchain="XRP"), envelopes, TellingVerifier([2, 3]), prune=True)
     assert ("undeclared", "delete", "1") in states(found)
 
@@ -180,7 +180,7 @@ def test_the_hash_covers_what_does_not_verify() -> None:
     envelopes = [listed(1), listed(2, address=OTHER), listed(3, address=OTHER, memo="x")]
     forged: list[list[int]] = [[], [2], [3], [2, 3], [1]]
     hashes = {plan(ask(), envelopes, TellingVerifier(each)).plan_hash for each in forged}
-    # A row's, with another text.
+    # A request for a row's destination, with another text.
     hashes.add(plan(ask(), [listed(1, memo="y"), *envelopes[1:]], TellingVerifier([1])).plan_hash)
     assert len(hashes) == 6
     assert plan(ask(), envelopes, None).plan_hash in hashes
@@ -207,7 +207,7 @@ def test_a_plan_says_whose_word_it_is() -> None:
     assert f"\n\n{words}\nPlan hash: " in plan_to_text(pinned)
     assert f"\n\n{words}\n\n" in plan_to_markdown(pinned)
     assert plan_to_json(pinned)["pinned"] == {"keys": 3, "minimum": 2}
-    hidden = " Some requests cannot be verified. One of them may be for a row that is to be created."
+    hidden = " Some requests cannot be verified, and one of them may be for a row that is to be created."
     assert f"{words}{hidden}" in plan_to_markdown(plan(rows, envelopes, TellingVerifier([2])))
     assert hidden not in plan_to_text(plan(ask(), envelopes, TellingVerifier([2])))
     unpinned = plan(rows, envelopes, None)
@@ -253,5 +253,5 @@ def test_a_forged_request_only_ever_withholds_a_creation(
     for row, other in zip(found.rows[: len(requests)], true.rows, strict=False):
         assert row == other or (row.state, other.state) in (("unverified", "create"), ("unverified", "unreadable"))
         assert row.state == "unverified" or row.request_id not in forged
-    # Nothing is deleted, or left alone, because of them.
+    # Unverified requests do not cause or prevent a deletion.
     assert [each for each in found.rows[len(requests) :] if each.state != "unverified"] == [*true.rows[len(requests) :]]

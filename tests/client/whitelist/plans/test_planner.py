@@ -54,11 +54,11 @@ WALLET: dict[str, Any] = {"linked_wallet_ids": ["7"]}
         ({}, {"wire": {"status": "Rejected"}, "label": "Other"}, "rejected", ("label",)),
         ({}, {"label": "treasury"}, "differs", ("label",)),
         ({}, {"wire": PENDING, "label": "Other"}, "differs", ("label",)),
-        # On a chain that the table lacks, the case of a letter may count, or not.
+        # On a chain that is not in the table, upper and lower case may or may not matter.
         (CANTON, {**SHOWN, "address": ALICE.replace("a", "A", 1)}, "differs", ("address",)),
         ({"network": "mainnet"}, {}, "differs", ("network",)),
         ({"network": "mainnet"}, {"network": "mainnet", "wire": {"network": "testnet"}}, "differs", ("envelope",)),
-        # What the service fills in; what it leaves out.
+        # Values that the service fills in, and values that it leaves out.
         ({}, {"network": "mainnet", "addressType": "individual", "tnParticipantID": "p", "x": ""}, "unchanged", ()),
         ({}, {"wire": {"network": "sepolia", **PENDING}}, "differs", ("network",)),
         ({}, {"tag": "99"}, "differs", ("tag",)),
@@ -68,7 +68,7 @@ WALLET: dict[str, Any] = {"linked_wallet_ids": ["7"]}
         ({"exchange_account_id": "9"}, {"exchangeAccountId": 9}, "unchanged", ()),
         ({"exchange_account_id": "1"}, {"exchangeAccountId": True}, "differs", ("exchange_account_id",)),
         ({"visibility_group_id": "g"}, {}, "differs", ("envelope",)),
-        # An envelope that says something else, or nothing that anybody knows.
+        # Envelopes that contradict the text, or have unknown keys.
         ({}, {"wire": {"action": "ARCHIVE"}}, "differs", ("envelope.action",)),
         ({}, {"wire": {"action": "destroy", "blockchain": "BTC"}}, "differs", ("envelope", "envelope.action")),
         ({}, {"wire": {"action": "delete"}}, "differs", ("envelope",)),
@@ -140,12 +140,12 @@ OLD: dict[str, Any] = {"label": "Old"}
     [
         ({}, [listed(1, **OLD)], ("label",)),
         ({"linked_wallet_ids": ["7"]}, [listed(1)], ("linked_wallet_ids",)),
-        # What the file does not say any more.
+        # The existing request has values that the file no longer has.
         ({}, [listed(1, exchangeAccountId="9")], ("exchange_account_id",)),
         ({"network": "testnet"}, [listed(1, network="testnet", **OLD)], ("label",)),
-        # What was rejected does not count.
+        # Rejected requests are ignored.
         ({}, [listed(1, **OLD), listed(2, wire={"status": "rejected"})], ("label",)),
-        # One was replaced, and the row has changed again.
+        # One request was already replaced, and the row has changed again.
         ({}, [listed(1, **OLD), listed(2, label="Older")], ("label",)),
         ({"visibility_group_id": "g"}, [listed(1, **OLD, wire={"visibilityGroupID": "g"})], ("label",)),
     ],
@@ -163,10 +163,10 @@ def test_a_request_that_differs_in_its_content_is_replaced(
         assert row.fields == fields
         assert row.others == effective
         assert row.note.endswith(" deleted once the new request is in effect")
-        # Nothing is deleted with it.
+        # Nothing is deleted in the same plan.
         assert not found.with_action("delete")
         assert PlanLimits(max_creates=0).faults(found)
-        # What is replaced is approved with it.
+        # The approval of the plan covers the replaced requests.
         assert found.plan_hash not in (plan(ask(**asked), []).plan_hash, plan(ask(**asked), there).plan_hash)
 
 
@@ -179,22 +179,22 @@ def test_the_hash_covers_which_requests_are_replaced() -> None:
 @pytest.mark.parametrize(
     ("asked", "there"),
     [
-        # Two that are pending would both be signed.
+        # Two pending requests would both be signed.
         ({}, [listed(1, **OLD, wire=PENDING)]),
         ({}, [listed(1, **OLD), listed(2, label="Other", wire=PENDING)]),
         ({}, [listed(1, **OLD, wire={"action": "ARCHIVE"})]),
         ({}, [listed(1, **OLD, tag="99")]),
         ({"network": "mainnet"}, [listed(1, **OLD)]),
-        # Without a network, a new request may be for another one.
+        # Without a network, a new request may be for another network.
         ({}, [listed(1, network="testnet", **OLD)]),
         ({}, [listed(1, **OLD), listed(2, network="mainnet", **OLD)]),
         (CANTON, [listed(1, **{**SHOWN, "address": ALICE.upper(), **OLD})]),
         (CANTON, [listed(1, **SHOWN, **OLD), listed(2, **{**SHOWN, "currency": "CC"})]),
         ({}, [listed(1, **OLD), unreadable(None)]),
         ({}, [listed(1, **OLD, wire={"visibilityGroupID": "g"})]),
-        # Neither did what was created before become what the file says.
+        # An earlier replacement did not result in the file's content either.
         ({}, [listed(number, **OLD) for number in (1, 2, 3)]),
-        # Another customer's.
+        # The request belongs to another customer.
         ({"customer_id": "a"}, [listed(1, customerId="b")]),
     ],
 )
@@ -209,18 +209,18 @@ def test_an_uncertain_request_is_not_replaced(asked: dict[str, Any], there: list
 @pytest.mark.parametrize(
     ("there", "deleted_with"),
     [
-        # The same: the one with the lowest id is kept.
+        # If both are the same, the request with the lowest id is kept.
         ([listed(9), listed(10)], ("prune",)),
-        # The one that is what the file says is kept, whatever its id is.
+        # The request that equals the row is kept, whatever its id is.
         ([listed(10, **OLD), listed(9)], ("prune", "replace")),
         ([listed(10, **OLD), listed(9), listed(2, wire=PENDING)], ("prune", "replace")),
-        # Only what is certain to be for the same destination, and in effect.
+        # Only a request that is in effect, and certainly for the same destination, is a duplicate.
         ([listed(9), listed(10, wire=PENDING)], ()),
         ([listed(9), listed(10, wire={"action": "ARCHIVE"})], ()),
         ([listed(9), listed(10, tag="99")], ()),
         ([listed(9), listed(10, wire={"visibilityGroupID": "g"})], ()),
         ([listed(9), listed(10, label="\u200bx")], ()),
-        # Nothing is what the file says.
+        # No request equals the row.
         ([listed(9, **OLD), listed(10, label="Older")], ()),
         ([listed(9, wire=PENDING), listed(10, **OLD)], ()),
     ],
@@ -238,7 +238,7 @@ def test_a_duplicate_can_be_deleted_but_never_the_last_request(
             assert found.plan_hash != plan(ask(), [*there, listed(8)], **options).plan_hash
     both = plan([ask(), ask(network="mainnet")], [listed(9, network="mainnet"), listed(10, network="mainnet")], **BOTH)
     assert not both.operations
-    # One that does not name its network may be on another one.
+    # A request that does not name its network may be on another network.
     assert not plan(ask(network="mainnet"), [listed(9, network="mainnet"), listed(10)], **BOTH).operations
 
 
@@ -288,9 +288,9 @@ def test_a_plan_may_be_about_one_teams_rows(only: dict[str, Any], ours: dict[str
     assert states(plan(ask(**ours), their, prune=True))[1:] == [("undeclared", "delete", "5")]
     with pytest.raises(CustodyRequestError, match=r"is limited to .* the file has other rows: line 3; nothing"):
         plan([ask(**ours), ask(blockchain="SOL", address="x")], [], only=limit)
-    # It cannot be known which row it belongs to.
+    # It is unknown which row the request belongs to.
     assert states(plan([], unreadable(None), only=limit, prune=True)) == [("unreadable", None, "3799")]
-    # It is approved with the plan.
+    # The approval of the plan covers it.
     assert plan(ask(**ours), [], only=limit).plan_hash != plan(ask(**ours), []).plan_hash
 
 
@@ -309,7 +309,7 @@ def test_two_teams_files_at_one_service() -> None:
     for text in (plan_to_markdown(found), plan_to_text(found)):
         assert re.search("This plan is limited to: `?customer_id a", text)
     assert plan_to_json(found)["only"] == only
-    # What the other team has is not created again, nor replaced, and its duplicates are its own.
+    # A request of another team is neither created again nor replaced, and its duplicates are not deleted.
     found = plan(ask(customer_id="a", address=OTHER), [*there[1:], listed(3, address=OTHER)], only=only, **BOTH)
     assert [(row.state, row.action, row.fields) for row in found.rows] == [("differs", None, ("customer_id",))]
 
@@ -333,17 +333,17 @@ def test_two_candidates_stop() -> None:
         return [row.state for row in rows if row.where]
 
     testnet, mainnet = listed(1, network="testnet"), listed(2, network="mainnet")
-    # Which of the two is meant is not known; what is known of neither is created.
+    # It is unknown which of the two is meant, so nothing is created.
     assert found([unnamed], testnet, mainnet) == ["differs"]
     assert found([unnamed], listed(3), mainnet) == ["differs"]
     assert found([named], listed(3)) == ["differs"]
-    # A network that was rejected is no candidate.
+    # A rejected request on another network is not a candidate.
     assert found([unnamed], mainnet, listed(3, network="testnet", wire={"status": "rejected"})) == ["unchanged"]
-    # So are two rows: one of them must name its network.
+    # The same applies to two rows: one of them must name its network.
     assert found([named, unnamed], testnet, mainnet) == ["unchanged", "differs"]
     assert found([named, unnamed]) == ["create", "differs"]
     assert found([named, ask(network="mainnet")], listed(3)) == ["differs", "differs"]
-    # What a person has looked at is no candidate either, unless it certainly is one.
+    # An ignored request is not a candidate either, unless it is certainly for the row.
     sepolia = listed(3, network="sepolia")
     for envelopes, ignored, state in (
         ([sepolia, listed(4)], "3", "unchanged"),
@@ -392,7 +392,7 @@ def test_an_unreadable_request_stops_every_row_without_a_request() -> None:
     assert "add its id to 'ignore' (--ignore)" in advice_on_differences(plan(requests, envelope), replace=False)
     # An ignored request needs no advice.
     assert advice_on_differences(plan(requests, envelope, ignore=["3799"]), replace=False) == ""
-    # What is there is there.
+    # The request exists all the same.
     assert plan(ask(), [envelope, listed()]).rows[0].state == "unchanged"
 
 
@@ -407,13 +407,13 @@ def test_a_person_may_have_what_cannot_be_read_ignored() -> None:
     for wrong in (" ", [None], [True], {"3799": 1}):
         with pytest.raises(CustodyRequestError, match=r"ignore\[0\] "):
             plan(ask(), broken, ignore=wrong)
-    # An id may be anything.
+    # An id may be any text.
     odd = listed(wire={"id": "abc-7", "metadata": None})
     assert states(plan(ask(), odd, ignore=["abc-7", 7])) == [("create", "create", ""), ("unreadable", None, "abc-7")]
-    # It is approved with the plan.
+    # The approval of the plan covers the ignored ids.
     assert found.plan_hash != plan(ask(), []).plan_hash
     assert plan(ask(), [], ignore=["3799"]).plan_hash == plan(ask(), []).plan_hash
-    # What can be read is not ignored.
+    # A readable request is not ignored.
     assert states(plan(ask(), listed(), ignore="3711")) == [("unchanged", None, "3711")]
     second = listed(3800, wire={"metadata": None})
     assert plan(ask(), [broken, second], ignore="3799").rows[0].state == "unreadable"
@@ -438,17 +438,17 @@ def test_a_name_that_nobody_knows_may_be_any(
     assert states(found) == [("differs", None, "3711")]
     assert found.rows[0].shown[field] == name
     assert "this request may be for the row, under another name" in found.rows[0].note
-    # It is no other row's, and is not deleted, if the row has a request.
+    # The request belongs to no other row, and is not deleted, if the row has a request.
     both = plan(ask(**asked), [there, listed(5, network=asked.get("network"), memo=asked.get("memo", ""))], **BOTH)
     assert states(both) == [("unchanged", None, "5"), ("undeclared", None, "3711")]
     assert "so it is not deleted" in both.rows[1].note
-    # What was rejected is nothing, and what a person has looked at stops nothing.
+    # A rejected request has no effect, and an ignored request stops no row.
     assert plan(ask(**asked), listed(**shown, wire={"status": "rejected"})).operations
     ignored = plan(ask(**asked), there, ignore="3711", prune=True)
     assert states(ignored) == [("create", "create", ""), ("undeclared", None, "3711")]
     assert ignored.ignored == ("3711",)
     assert ignored.plan_hash != plan(ask(**asked), []).plan_hash
-    # Not even without the row.
+    # It is not deleted, even if the file lacks the row.
     assert plan([], there, ignore="3711", prune=True).operations == ()
 
 
@@ -581,7 +581,7 @@ def test_unknown_keys_and_words_are_accepted_by_name() -> None:
     # Words that say that something is taken away are not accepted at all.
     (row,) = plan(ask(), listed(wire={"action": "revoke"}), accept_fields=["envelope.action"]).rows
     assert row.state == "differs"
-    # What names the destination is compared all the same.
+    # Fields that name the destination are compared nevertheless.
     assert plan(ask(), listed(memo="7"), accept_fields=["memo"]).rows[0].state == "create"
     accepted = plan([], listed(wire={"action": "ARCHIVE"}), prune=True, accept_fields=["envelope.action"])
     assert states(accepted) == [("undeclared", "delete", "3711")]

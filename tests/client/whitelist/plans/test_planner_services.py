@@ -21,7 +21,7 @@ from airflow_custody.sandbox import Sandbox
 
 @st.composite
 def _services(draw: st.DrawFn) -> Callable[[int, WhitelistRequest], WhitelistEnvelope]:
-    """Return a way to store requests: what it makes of each field."""
+    """Return a service's way of storing requests, as a change of each field."""
     spellings: list[Callable[[str], str]] = [str, str.lower, str.upper, lambda each: each.removeprefix("0x")]
     spell = draw(st.sampled_from(spellings))
     label_length = draw(st.sampled_from([None, 1, 4]))

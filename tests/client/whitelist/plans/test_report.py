@@ -94,7 +94,7 @@ def assert_harmless(text: str, rows: int) -> list[list[str]]:
     assert blocks <= {"heading", "paragraph", "table", "thead", "tbody", "tr", "th", "td", "inline"}
     children = [child for token in tokens for child in token.children or ()]
     assert {child.type for child in children} <= {"text", "text_special", "code_inline", "strong_open", "strong_close"}
-    # What finds links, mentions and the like in rendered text leaves code alone.
+    # The rule that finds links and mentions in rendered text ignores code.
     plain = " ".join(child.content for child in children if child.type == "text")
     assert not any(each in plain for each in ("http", "www.", "@", "#", "\\"))
     assert not any(unicodedata.category(each) in ("Cf", "Cs") for each in text)
@@ -103,7 +103,7 @@ def assert_harmless(text: str, rows: int) -> list[list[str]]:
     states = [text_of(row[0]) for row in counts[1:]]
     assert states == [state for state in ROW_STATES if state in states]
     assert all(len(row) == 3 and text_of(row[1]) != "0" for row in counts)
-    # One of the operations, and one of the other rows, each with a header.
+    # A table of operations, and a table of the other rows, each with a header.
     assert len(others) <= 2
     assert sum(len(table) - 1 for table in others) == rows
     assert all(len(row) == 4 for table in others for row in table)
@@ -345,7 +345,7 @@ def test_an_approval_shows_a_part_of_a_plan_that_is_too_large(rows: list[PlanRow
     assert len(report.encode()) <= MAX_REPORT_BYTES
     assert part.plan_hash in report
     assert_harmless(report, fit)
-    # What is not for an approval, but for a pull request, shows them all.
+    # A report for a pull request, which needs no approval, contains all operations.
     assert found.plan_hash in plan_to_markdown(found)
     assert plan_to_markdown(found).count("\n| **create** |") == len(found.with_action("create"))
     assert plan_to_markdown(found).count("\n| **undeclared: delete** |") == len(found.with_action("delete"))
@@ -381,7 +381,7 @@ def test_a_cut_value_is_marked() -> None:
     (cells,) = assert_harmless(report, 1)
     assert cells[1].replace(" ", "") == f"ETH{'a' * 512}memo:{'1' * 512}(cutfrom513characters)"
     assert cells[2].replace(" ", "") == f"{'l' * 120}(cutfrom200characters)"
-    # A browser breaks lines between code spans only, and a table is as wide as its longest one.
+    # A browser breaks lines only between code spans, so a table is as wide as its longest code span.
     assert max(map(len, report[report.index("| State") :].split("`")[1::2])) == 44
     text = plan_to_text(plan(row))
     assert f" {'a' * 512}\n" in text

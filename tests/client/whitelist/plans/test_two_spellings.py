@@ -40,7 +40,7 @@ def test_no_request_is_created_for_the_other_spelling(own: dict[str, Any], on_et
         # The exact spelling is found, and the other one is not deleted.
         both = plan(ask(**row), [at_service(**there), at_service(**row, number=5)], prune=True)
         assert states(both) == [("unchanged", None, "5"), ("undeclared", None, "3711")]
-        # A person has looked at it, or it was rejected.
+        # The user has inspected the request, or it was rejected.
         assert plan(ask(**row), at_service(**there), ignore="3711").operations
         assert plan(ask(**row), at_service(**there, status="rejected")).operations
 
@@ -66,7 +66,7 @@ def test_two_rows_in_both_spellings_stop(own: dict[str, Any], on_eth: dict[str, 
         # Two networks of one chain.
         ({"blockchain": "Polygon", "network": "mainnet"}, {"blockchain": "ETH", "network": "amoy"}),
         ({"blockchain": "Polygon", "network": "amoy"}, {"blockchain": "ETH", "network": "polygon"}),
-        # Not a chain with Ethereum's addresses.
+        # A chain whose addresses do not have Ethereum's form.
         ({"blockchain": "TRON"}, {"blockchain": "ETH", "network": "tron"}),
     ],
 )

@@ -35,7 +35,7 @@ from airflow_custody.sandbox import Sandbox
 
 @pytest.fixture
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a batch hold two requests."""
+    """Reduce the batches to two requests."""
     monkeypatch.setattr(ids_module, "MAX_PAGE_SIZE", 2)
 
 
@@ -155,7 +155,7 @@ def test_a_user_who_is_not_an_approver_signs_nothing(sandbox: Sandbox, approver:
     for token, error, match in refusals:
         with CustodyClient(sandbox.url, token) as client, pytest.raises(error, match=match):
             RequestSigner(client, approver.signer, log=LOG).sign([number], approver.expected, "checked")
-    # A key that the service does not know is refused by it, and named.
+    # The service refuses a key that it does not know, and names the key.
     pem = pem_of(ec.generate_private_key(ec.SECP256R1()))
     approver.signer = PemSigner(lambda: pem, name="custody_bob_key")
     first = "the signing key 'custody_bob_key' may not belong to the user of connection 'custody_ann': .*not verify"
@@ -222,7 +222,7 @@ def test_a_batch_that_changes_after_its_review_is_not_signed(approver: SignedInA
     approver.signer = signer
     with pytest.raises(CustodyRequestError, match="nothing of this batch was signed in this try"):
         approver.approve(earlier_try=True)
-    # What was signed before is reviewed before it counts.
+    # A request that was signed earlier is reviewed before its signature counts.
     approver.signer = NoSigner()
     other = {**approver.expected, numbers[1]: approver.expected[numbers[1]].model_copy(update={"label": "Other"})}
     match = rf"{numbers[1]} differs from the requested content: label \(.*\); this user has already signed the request"

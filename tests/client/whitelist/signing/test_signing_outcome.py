@@ -1,4 +1,4 @@
-"""The outcome of a signature that was sent, and requests that are listed late: nothing is guessed."""
+"""The outcome of a sent signature, and requests that are listed late: nothing is guessed."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ GATEWAY = [
     {"kind": "status", "status": 403, "body": {"error": "forbidden"}},
     {"kind": "redirect", "location": "https://elsewhere.example/"},
 ]
-# The service's own, with another number of signatures.
+# A response of the service itself, with another number of signatures.
 UNCLEAR = [{"kind": "status", "status": 200, "body": body} for body in ({}, {"signatures": "3"})]
 
 
@@ -81,11 +81,11 @@ def test_the_error_of_a_gateway_says_whether_the_signature_was_accepted(
     approver.sandbox.control.add_fault(**APPROVE, **fault)
     with pytest.raises(CustodyError, match=r"The signature had no effect.*Trying again is safe") as one:
         approver.approve()
-    # A redirect is there the next time, too.
+    # The next try would be redirected, too.
     is_redirect = fault["kind"] == "redirect"
     assert isinstance(one.value, CustodyResponseError) is is_redirect
     assert one.value.retryable is not is_redirect
-    # The service does not say what became of it.
+    # The service does not report what happened to the signature.
     approver.sandbox.control.add_fault(**APPROVE, **fault)
     approver.sandbox.control.add_fault("status", **FOR_APPROVAL, skip=2, times=None, status=200, body={})
     with pytest.raises(CustodyError, match="may have been accepted") as two:
@@ -109,7 +109,7 @@ def test_only_a_transient_failure_is_waited_for(
         approver.approve()
     assert (waits.skipped - skipped >= 30) is is_waited
     assert waits.skipped - skipped < (45 if is_waited else 5)
-    # Of a refusal it is known that nothing was done.
+    # After a refusal, it is certain that nothing was done.
     assert caught.value.retryable is (is_waited and fault["kind"] == "status")
 
 
@@ -122,13 +122,13 @@ def test_a_refusal_of_the_service_itself_stays_as_it_is(approver: SignedInApprov
     assert caught.value.from_service
     assert "not carried out" not in str(caught.value)
     assert caught.value.retryable is (status == 429)
-    # A refusal that cannot be about the request's state is not looked into.
+    # A refusal that cannot be caused by the request's state is not investigated.
     is_last = approver.sandbox.control.request_log()[-1]["path"].endswith("/approve")
     assert is_last is (status in (401, 429))
 
 
 def sign_in_an_earlier_try(approver: SignedInApprover) -> None:
-    """Sign as a worker would that was taken for dead."""
+    """Sign like a worker that was wrongly taken for dead."""
     with CustodyClient(approver.sandbox.url, approver.person.token) as client:
         earlier = RequestSigner(client, PemSigner(lambda: approver.person.pem, name="earlier"), log=LOG)
         assert earlier.sign(list(approver.expected), approver.expected, "earlier try") == len(approver.expected)
@@ -162,7 +162,7 @@ def test_an_earlier_signature_of_something_else_does_not_settle_a_refusal(approv
     with pytest.raises(CustodyConflictError, match=r"Reading the requests again failed: .*label") as caught:
         approver.approve(earlier_try=True)
     assert not caught.value.retryable
-    # What cannot be read then is left to a retry, which reads first.
+    # If the check cannot be read, this is left to a retry, which reads first.
     approver.expected = {}
     approver.create("c")
     approver.signer = ChangingSigner(approver, lambda: sign_in_an_earlier_try(approver))
@@ -186,7 +186,7 @@ def test_a_signature_that_was_never_sent_is_not_looked_for(approver: SignedInApp
 
 
 def gone(approver: SignedInApprover, number: str) -> None:
-    """It is found both times before the approval, and then it is gone."""
+    """Make the request disappear after the two readings before the approval."""
     approver.sandbox.control.add_fault("status", **FOR_APPROVAL, skip=2, times=None, status=200, body={})
 
 
@@ -242,7 +242,7 @@ def test_fewer_accepted_signatures_than_requests_are_no_success(approver: Signed
     assert numbers[0] not in str(caught.value.advice)
     assert not caught.value.retryable
     assert approver.signed == numbers[:1]
-    # The next try signs what is left.
+    # The next try signs the remaining requests.
     assert approver.approve(earlier_try=True) == 2
     assert approver.signed == numbers
     assert approver.sent == 2
@@ -330,11 +330,11 @@ NOBODYS = "not pending this user's signature"
 SHOWN: list[tuple[dict[str, Any], str | None, Any]] = [
     ({"hashes": ["1" * 64, HASH]}, None, None),
     ({"hashes": ["0" * 64]}, "does not cover its current hash", "does not cover its current hash"),
-    # What covers another list than it says.
+    # A signature that covers another list of hashes than the list that is shown with it.
     ({"hashes": ["0" * 64], "claims": ["0" * 64, HASH]}, NOT_ITS_KEY, None),
     ({"signature": "x"}, NOBODYS, NOBODYS),
     ({"key": "another's"}, NOT_ITS_KEY, None),
-    # Under another name: by key it is this user's, by name another's.
+    # The signature has another name: by its key it is this user's, by its name it is another user's.
     ({"user": "bob@example.test"}, None, NOBODYS),
     ({"user": ""}, None, NOBODYS),
     ({"user": "bob@example.test", "hashes": ["1" * 64]}, "does not cover its current hash", NOBODYS),
@@ -393,7 +393,7 @@ def test_only_requests_that_need_a_signature_are_signed(
     assert sent == [[signed], [pending]]
     assert f"Already signed: {signed}" in caplog.text
     assert f"Already in effect (status APPROVED): {in_effect}" in caplog.text
-    # In the next run there is nothing left.
+    # In the next run, no request is left to sign.
     approver.signer = NoSigner()
     assert approver.approve() == 3
     assert approver.sent == 2

@@ -67,14 +67,14 @@ GROUP = {"visibility_group_id": "12"}
 NOT_HASHED = {"network_is_hashed": False}
 BAD_ACTIONS = ("approve", "uncreate", "createAdmin")
 REFUSED = [
-    # Its content differs from the requested content.
+    # The content differs from the requested content.
     Case(rf"address \(requested '{OTHER}', shown '{ADDRESS}'\)", asked={"address": OTHER}),
     Case("shown 'Tr\u0435asury'; they differ at character 3: U\\+0065 and U", {"label": "Tr\u0435asury"}),
     Case(r"feeLimit \(not requested\)", {"feeLimit": ""}),
     Case(r"linkedWallets.limit \(not requested\)", {"linkedWallets": [{"id": 7, "limit": "1"}]}, created=WALLET),
-    # It is in effect, so what is pending may be its deletion.
+    # The request is in effect, so its pending change may be its deletion.
     Case("may approve its deletion", envelope={"status": "APPROVED", "action": ""}, error=CustodyConflictError),
-    # Its text can be read in two ways.
+    # The text can be read in two ways.
     Case("cannot be verified", text='{"address":"a","Address":"b"}', compared=None, error=CustodyResponseError),
     # A value is accepted by its own name only.
     *(Case("not requested", {key: "all"}, accept=(key,)) for key in ("envelope.action", "linkedWallets.x")),

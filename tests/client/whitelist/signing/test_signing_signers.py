@@ -37,12 +37,12 @@ def new_key() -> Any:
     ("failure", "retryable"),
     [
         (ValueError("PIN 8642-PIN"), False),
-        # Of a property, it does not mean that the signer lacks this part.
+        # An AttributeError that a property raises does not mean that the signer lacks this part.
         (AttributeError("8642-PIN"), False),
         (RuntimeError("8642-PIN"), True),
-        # Both an OSError and a ValueError.
+        # This error is both an OSError and a ValueError.
         (ssl.SSLCertVerificationError("8642-PIN"), True),
-        # An error of ours comes out.
+        # An error of this package is passed on unchanged.
         (CustodyError("away for a moment", retryable=True, code="signing-failed"), True),
     ],
     ids=lambda each: type(each).__name__,

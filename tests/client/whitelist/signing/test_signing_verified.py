@@ -63,7 +63,7 @@ class Approvers:
         self.ann, self.bob, self.cat = (
             SignedInApprover(sandbox, person, client) for person, client in zip(people, self._clients, strict=True)
         )
-        # What one has created, all know.
+        # Everyone knows the request that one of them has created.
         self.bob.expected = self.cat.expected = self.ann.expected
 
     def close(self) -> None:
@@ -133,7 +133,7 @@ def test_the_log_names_the_verified_signers_and_the_rules(
 @pytest.mark.parametrize(("pinned", "others"), [(1, 1), (2, 0)])
 def test_rules_that_the_pinned_keys_have_not_signed_are_refused(sandbox: Sandbox, pinned: int, others: int) -> None:
     keys = sandbox.control.pins()["superadmin_keys"][:pinned] + [public_pem_of(new_key()) for _ in range(others)]
-    # Those that are signed are from before a date.
+    # These rules were signed before the minimum date.
     approvers = Approvers(sandbox, superadmin_keys=keys, rules_not_before=None if others else 4_000_000_000)
     number = approvers.ann.create()
     approvers.ann.signer = NoSigner()
@@ -197,7 +197,7 @@ def test_a_request_in_effect_needs_no_signature(approvers: Approvers) -> None:
     number = approvers.ann.create()
     assert approvers.bob.approve() == approvers.ann.approve() == 1
     assert approvers.ann.approve(earlier_try=True) == approvers.bob.approve(earlier_try=True) == 1
-    # Also if others have signed it.
+    # This is also true if others have signed it.
     approvers.cat.signer = NoSigner()
     assert approvers.cat.approve(number) == 1
     with pytest.raises(CustodyConflictError, match="not pending"):
@@ -311,7 +311,7 @@ def test_an_attack_by_the_service_changes_nothing_that_is_signed(sandbox: Sandbo
         try:
             attack(sandbox.control, sandbox.token, number, name)
         except Unsuitable:
-            # It takes another kind of request.
+            # This attack needs another kind of request.
             continue
         carried_out += 1
         sandbox.control.clear_request_log()
@@ -323,7 +323,7 @@ def test_an_attack_by_the_service_changes_nothing_that_is_signed(sandbox: Sandbo
             assert caught.value.retryable is False, name
             assert ann.sent == 0, name
         sandbox.control.set_whitelist_envelope(number)
-        # Whatever it is that ann has signed: it is what ann was asked to sign.
+        # Any text that ann has signed is a text that ann was asked to sign.
         signings = ann.client.get_whitelist_request(number).signings
         assert {tuple(each.hashes) for each in signings} == {(hash_,)}
     assert carried_out > 30
@@ -359,7 +359,7 @@ def test_without_usable_rules_nothing_is_signed(
         approvers.ann.approve()
     assert not caught.value.retryable
     assert approvers.rules_read == 1
-    # What is only listed, and not relied on, needs none.
+    # A request that is only listed, and whose signatures do not matter, needs no rules.
     (row, other) = approvers.plan("a", "b")
     assert row.state == ("unverified" if is_signed else "pending")
     assert other.state == "create"
