@@ -27,10 +27,10 @@ def test_each_file_of_the_trust_critical_part_is_on_the_page() -> None:
 
 
 def test_each_row_names_a_file_and_tests() -> None:
-    for title in ("Ten questions", "The trust-critical part"):
+    for title in ("Questions", "The trust-critical part"):
         rows = [line.split(" | ") for line in section(title).splitlines() if line.startswith("| ") and ".py" in line]
         assert all("](../tests/" in row[-1] for row in rows)
-    assert len(re.findall(r"^\| .*\? \|", section("Ten questions"), re.MULTILINE)) == 10
+    assert len(re.findall(r"^\| .*\? \|", section("Questions"), re.MULTILINE)) >= 10
 
 
 def test_its_size_is_about_the_stated_one() -> None:
