@@ -54,7 +54,7 @@ class ApprovalTask(RendersNoData, ApprovalOperator):
         rules. Default True.
     """
 
-    #: The approved thing, with its article, for messages: ``a plan``.
+    #: What is approved, with its article, for messages: ``a plan``.
     subject_of_approval: ClassVar[str]
     #: The template fields of Airflow's operator without the body. The body is never rendered as a template, because it
     #: contains data from the service.
@@ -68,7 +68,7 @@ class ApprovalTask(RendersNoData, ApprovalOperator):
         ignore_downstream_trigger_rules: bool = True,
         **kwargs: Any,
     ) -> None:
-        # Airflow would take an execution_timeout of default_args for the time in which a user must respond.
+        # Airflow would use an execution_timeout from default_args as the time limit for the user's response.
         kwargs.setdefault("execution_timeout", None)
         super().__init__(
             # ``execute`` sets the body to the question's. A body that the user passes is refused as a repeated
@@ -112,19 +112,20 @@ class ApprovalTask(RendersNoData, ApprovalOperator):
                 )
         self.subject = self.subject or question.subject
         self.body = question.body
-        # Store the content that is put up for approval now, because the upstream task may run again before the
-        # response.
+        # Store the content of the question now, because the upstream task may run again and return other content before
+        # the user responds.
         context["ti"].xcom_push(key=_ASKED, value=dict(question.approved))
         for each in self.notifiers:
             self._notify(each, context)
-        # The base class would call them after it has stored the question, and before the task waits. Airflow loses a
-        # response in between, so a slow notifier could lose an approval.
+        # The base class must not call the notifiers, because it would do so after storing the question and before the
+        # task begins to wait. Airflow loses a response that arrives during this time, so a slow notifier could cause
+        # an approval to be lost.
         self.notifiers = []
         return super().execute(context)
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
         """Read the response. If it is an approval, push the approved content."""
-        # Airflow's own log does not name the user. There is none if nobody has responded in time.
+        # Airflow's own log does not name the user. The event has no user if no response arrived in time.
         user = event.get("responded_by_user")
         name = user.get("name") if isinstance(user, Mapping) else user
         self.log.info("Response: %s (%s).", event.get("chosen_options"), sanitize(name or "no response in time", 200))
@@ -146,7 +147,11 @@ class ApprovalTask(RendersNoData, ApprovalOperator):
         return ti.log_url.replace("?", "/required_actions?")
 
     def _notify(self, notifier: BaseNotifier, context: Context) -> None:
-        """Call a notifier. If it fails, only log it: if the task failed, it could not request the approval again."""
+        """
+        Call a notifier, and log its error if it fails.
+
+        The error does not fail the task, because a later try of the task could not request the approval again.
+        """
         try:
             notifier(context)
         except Exception:

@@ -31,8 +31,8 @@ def _make_private(name: str) -> None:
     """
     Create a private state file, or make an existing file private.
 
-    Call this before opening the database, because SQLite copies the file's permissions to its journal. A file of
-    another program is left unchanged, and is refused later.
+    Call this before opening the database, because SQLite copies the file's permissions to its journal. A file that
+    belongs to another program is left unchanged: :class:`State` raises an error after opening it.
     """
     descriptor = os.open(name, os.O_RDWR | os.O_CREAT, 0o600)
     try:
@@ -127,7 +127,7 @@ class State:
         """
         Change settings of the sandbox, and keep the rest.
 
-        :param settings: the new values, by the fields of :class:`Settings`.
+        :param settings: the new values. Their names are fields of :class:`Settings`.
         """
         changed = Settings.model_validate({**self._settings.model_dump(), **settings})
         self.save("settings", changed.model_dump())

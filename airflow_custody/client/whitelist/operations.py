@@ -251,9 +251,9 @@ class WhitelistOperations(ServiceOperations):
         Reject whitelisting requests: ``POST /whitelists/addresses/reject`` (undocumented).
 
         An empty response confirms the rejection. After any other success, a redirect or a refusal (4xx), each request
-        is read by its id, and its status must be one of the client's ``rejected_statuses``. A refused token, and an
-        error that a later call may overcome (such as a 429), are raised without reading the requests. Rejecting
-        requests that are already rejected therefore succeeds, with a warning in the log.
+        is read by its id, and its status must be one of the client's ``rejected_statuses``. Therefore rejecting
+        requests that are already rejected succeeds, with a warning in the log. A refused token, and an error that a
+        later call may overcome (such as a 429), are raised without reading the requests.
 
         :param ids: the requests' ids.
         :param comment: the reason; not empty.
@@ -283,9 +283,9 @@ class WhitelistOperations(ServiceOperations):
         A response that is empty or names only this request confirms the deletion. After any other success, a redirect,
         a gateway's refusal (4xx), or the service's own 400, 404 or 409, the service itself must confirm that the
         request does not exist: it returns 404 for the request's id, does not list the request, and can still return a
-        request that it lists. Other errors, and errors that a later call may overcome (such as a 429), are raised
-        without this confirmation. If the request proves to be deleted already after a 400 or 409, the deletion
-        succeeds, with a warning in the log.
+        request that it lists. If the service responded with 400 or 409 because the request was already deleted, the
+        deletion therefore succeeds, with a warning in the log. Other errors, and errors that a later call may overcome
+        (such as a 429), are raised without this check.
 
         :param request_id: the request's id.
         :param comment: the reason; not empty.
@@ -296,7 +296,7 @@ class WhitelistOperations(ServiceOperations):
 
         def shows(data: Mapping[str, Any]) -> bool:
             request = shown_object(data, "result")
-            # A response in which the request has a status proves nothing, because the request may still exist.
+            # If the response has a status for the request, it proves nothing, because the request may still exist.
             return str(request.get("id")) == number and not request.get("status")
 
         def read_back() -> str | None:
@@ -360,9 +360,9 @@ def status_if_exists(client: WhitelistOperations, request_id: str) -> str | None
     """
     Return a request's status; None if the request certainly does not exist.
 
-    A 404 may also mean that the service does not offer to read single requests. Therefore it proves that the request
-    does not exist in two cases only: the request is neither listed nor hidden, and a listed request can be read in the
-    same way; or the service counts no requests at all.
+    A 404 alone does not prove this, because the service may not offer to read single requests. Therefore the listing of
+    this id is read, too, and must neither contain nor hide a request. In addition, the service must return another
+    listed request when that request is read by its id. If no requests are listed, it must not hide any.
 
     :param client: the client.
     :param request_id: the request's id.

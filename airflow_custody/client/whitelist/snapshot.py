@@ -67,11 +67,11 @@ def read_snapshot(
     Three listings are read in this order: the settled requests (those that are not pending), all requests, and the
     requests that the client's user may still sign. A request in the second listing but not in the first is pending.
     Because of the order, a request that takes effect between the first two listings is reported as pending, and not as
-    missing. A request in the first listing but not in the second has vanished: its state is unknown, unless it was
-    rejected, or the user may still sign it. This takes two calls for each hundred requests, and one for each hundred
-    that the user may sign.
+    missing. A request in the first listing but not in the second has vanished. Its state is then unknown, with two
+    exceptions: it is rejected if the first listing has it with a rejected status, and pending if the third listing has
+    it. Reading the listings takes two calls for each hundred requests, and one for each hundred that the user may sign.
 
-    The number of hidden requests comes from the second listing, because that also has pending requests. The other two
+    The number of hidden requests comes from the second listing, because it includes pending requests. The other two
     listings may hide the same requests, so their numbers are not added.
 
     :param client: the client.
@@ -149,8 +149,8 @@ def find_for_approval(client: CustodyClient, ids: Sequence[str] | None) -> Envel
     try:
         return {each.id: each for each in client.find_whitelist_requests_for_approval(ids=ids)}
     except CustodyError as error:
-        # Only the service's own response proves that the user is not a signer, and only if it names the missing role,
-        # or if the service does not offer the operation.
+        # The user is not a signer if the service itself (not a gateway) responds that a role is missing, or that it
+        # does not offer the operation. Any other error proves nothing.
         if error.not_offered_by_service or error.is_missing_role:
             return {}
         raise

@@ -1,7 +1,7 @@
 """
 The formats of a whitelist file.
 
-Each reader returns plain values, with their lines if the parser knows them.
+Each reader returns plain values, with their line numbers if the parser reports them.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ class Fields(dict[str, Any]):
     """
     A mapping in a file.
 
-    :param items: the mapping's keys with their values and lines, in the file's order. For a repeated key, the first
-        value is used.
+    :param items: the mapping's keys with their values and line numbers, in the file's order. For a repeated key, the
+        first value is used.
     """
 
     def __init__(self, items: Iterable[tuple[str, Any, int]]) -> None:
         super().__init__()
-        #: The line of each key; 0 if lines are not known.
+        #: The line number of each key; 0 if unknown.
         self.lines: dict[str, int] = {}
-        #: Repeated keys, with their lines.
+        #: Repeated keys, with their line numbers.
         self.repeated: list[tuple[str, int]] = []
         for key, value, line in items:
             if key in self:
@@ -62,11 +62,11 @@ class Fields(dict[str, Any]):
 
 
 class Items(list[Any]):
-    """A list with the line of each item."""
+    """A list with the line number of each item."""
 
     def __init__(self, items: Iterable[tuple[Any, int]]) -> None:
         super().__init__()
-        #: The line of each item.
+        #: The line number of each item.
         self.lines: list[int] = []
         for value, line in items:
             self.append(value)
@@ -237,7 +237,7 @@ def _has_tab_before(text: str, index: int) -> bool:
     return re.match(r"[ -]*\t", line) is not None
 
 
-# Events are read one by one, because a tree of nodes for a large file takes long to build, and much memory.
+# Read events one by one, because building a tree of nodes for a large file takes much time and memory.
 def _read_document(events: Iterator[Any]) -> Any:
     """Return the value of the only YAML document in a file; None if the file has none."""
     contents = None
@@ -254,7 +254,7 @@ def _read_document(events: Iterator[Any]) -> Any:
 
 
 def _read_value(event: Any, events: Iterator[Any]) -> Any:
-    """Return the value whose first event is given."""
+    """Return the value that begins with this event."""
     if isinstance(event, yaml.ScalarEvent):
         return _read_scalar(event)
     if isinstance(event, yaml.SequenceStartEvent):
@@ -265,13 +265,13 @@ def _read_value(event: Any, events: Iterator[Any]) -> Any:
 
 
 def _read_items(events: Iterator[Any]) -> Iterator[tuple[Any, int]]:
-    """Yield the items of a list, with their lines."""
+    """Yield the items of a list, with their line numbers."""
     while not isinstance(item := next(events), yaml.SequenceEndEvent):
         yield _read_value(item, events), _line(item)
 
 
 def _read_pairs(events: Iterator[Any]) -> Iterator[tuple[str, Any, int]]:
-    """Yield the keys of a mapping, with their values and lines."""
+    """Yield the keys of a mapping, with their values and line numbers."""
     while not isinstance(key := next(events), yaml.MappingEndEvent):
         if isinstance(key, yaml.ScalarEvent):
             name = key.value
@@ -308,7 +308,7 @@ def read_json(text: str, faults: Faults) -> Any:
     """
     Return the contents of a JSON file; None if the file is empty or unreadable.
 
-    The values have no lines, because Python's parser does not report lines.
+    The values have no line numbers, because Python's parser does not report them.
 
     :param text: the file's text.
     :param faults: collects the faults.
@@ -382,7 +382,7 @@ def _cells_fault(names: Sequence[str], cells: Sequence[str]) -> str:
 
 
 def _separator(text: str, faults: Faults) -> str:
-    """Return the header's separator; empty if a fault was added because it has none or several."""
+    """Return the header's separator; empty if the header has a fault, which is then added to ``faults``."""
     # Skip empty rows before the header.
     found = re.search(r'^.*[^,;"\s].*$', text, re.MULTILINE)
     header = found[0] if found else ""
@@ -402,7 +402,7 @@ def _separator(text: str, faults: Faults) -> str:
 
 
 def _records(text: str, separator: str, faults: Faults) -> Iterator[tuple[int, list[str]]]:
-    """Yield each record that is not empty, with its first line."""
+    """Yield each record that is not empty, with the number of its first line."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     line = 1
     try:
@@ -483,7 +483,7 @@ _WRITTEN_AS = (
         re.compile(r"(?i:true|false|wahr|falsch|vrai|faux|verdadero|falso|vero|verdadeiro|waar|onwaar)"),
         "is a truth value into which software has converted another value",
     ),
-    (re.compile(r"b'.*'|b\".*\"", re.DOTALL), "is Python's text for bytes"),
+    (re.compile(r"b'.*'|b\".*\"", re.DOTALL), "is Python's notation for bytes"),
 )
 _MEANT = "if the value is correct, write it in quotes in a YAML or JSON file"
 
@@ -526,7 +526,7 @@ def _garbled(name: str, text: str) -> str:
     if text.startswith("=") or (text.startswith("'") and name != "label"):
         return f"begins with {text[0]}, which is not part of the value in spreadsheets"
     if name in LISTS and text[:1] in ("[", "(", "{"):
-        return "is a program's text for a list"
+        return "is a program's notation for a list"
     if name not in IDS_AND_MEMO:
         return ""
     return next((what for pattern, what in _WRITTEN_AS if pattern.fullmatch(text)), "")

@@ -1,4 +1,8 @@
-"""Batches of requests to sign or reject: progress in the log and in errors, and requests with the same text."""
+"""
+Helpers for signing or rejecting requests in batches.
+
+They report the progress in the log and in errors, and find requests with the same text.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,7 @@ def same_texts(hashes: Mapping[str, str]) -> list[str]:
     The service may list one request under two ids.
 
     :param hashes: the hash of each request's text, by id.
-    :return: the ids of the requests, as text, for each signed text that several requests have.
+    :return: for each text that several requests share, the ids of these requests, joined for a message.
     """
     by_hash: dict[str, list[str]] = {}
     for id_, hash_ in hashes.items():
@@ -45,7 +49,7 @@ def log_progress(log: logging.Logger, batches: Batches, number: int, done: int, 
 @contextmanager
 def failing_in(batches: Batches, number: int, done: int, verb: str) -> Iterator[None]:
     """
-    If there are several batches, add to an error which batch failed, and how many requests are done.
+    If there are several batches, add the failed batch and the number of finished requests to an error.
 
     A batch is done completely, or not at all.
 

@@ -60,7 +60,7 @@ IN_IDS = [
     *((text, "is a number with thousands separators") for text in ("12,345", "1.234.567")),
     *((text, DATE) for text in DATES),
     *((text, TRUTH) for text in ("TRUE", "False", "WAHR")),
-    ("b'0013'", "is Python's text for bytes"),
+    ("b'0013'", "is Python's notation for bytes"),
     ("'0013", "begins with ', which is not part of the value in spreadsheets"),
 ]
 
