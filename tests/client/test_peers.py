@@ -61,7 +61,7 @@ HTTP = "Start the base URL {url} with http://, or use the HTTPS port."
 CHECK = "Check the base URL {url}, and that the service is up."
 CERTIFICATE = "If the service requires a client certificate, set its path in 'client_cert'."
 PROXY_CERTIFICATE = (
-    "If the service requires a client certificate, use another proxy, because only the service is sent one."
+    "If the proxy requires a client certificate, use another proxy, because only the service is sent one."
 )
 ALLOWS = "Check 'proxy', and that the proxy allows this host."
 OTHER = "Another program listens on this port, or the port expects TLS. Check the base URL {url}."

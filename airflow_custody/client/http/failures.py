@@ -321,7 +321,7 @@ def _certificate_advice(chain: Iterable[BaseException], place: str, settings: Cl
 def _client_certificate_advice(proxy: Proxy | None, settings: ClientSettings) -> str:
     """Return advice about a peer that may require a client certificate."""
     if proxy is not None:
-        return "If the proxy requires a client certificate, use another one: certificates are sent only to the service."
+        return "If the proxy requires a client certificate, use another proxy, because only the service is sent one."
     setting = settings.name("client_cert")
     if settings.client_cert is not None:
         return f"The service may reject the certificate in {setting}."
