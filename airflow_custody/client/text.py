@@ -237,7 +237,7 @@ def ascii_lower(text: str) -> str:
     """
     Return the text with the letters A to Z in lower case.
 
-    Use it to compare the service's words without regard to case. ``str.lower`` and ``str.casefold`` would also convert
+    Use it to compare the service's words in upper and lower case. ``str.lower`` and ``str.casefold`` would also convert
     other letters, such as the Kelvin sign to a ``k``.
     """
     return text.lower() if text.isascii() else text.translate(ASCII_LOWER)

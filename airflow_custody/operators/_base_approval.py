@@ -21,7 +21,7 @@ except ImportError as error:
     ) from error
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import BaseNotifier, Context, XComArg
+    from airflow.providers.common.compat.sdk import Context, XComArg
     from airflow.sdk.types import RuntimeTaskInstanceProtocol
 
 _ASKED = "asked"
@@ -98,7 +98,7 @@ class ApprovalTask(RendersNoData, ApprovalOperator):
             question = self._question()
             if context["ti"].map_index not in (None, -1):
                 raise CustodyRequestError(
-                    f"{self.subject_of_approval} cannot be approved in a mapped task: a rejection would not skip the "
+                    f"a {self.subject_of_approval} cannot be approved in a mapped task: a rejection would not skip the "
                     "downstream tasks; no approval was requested",
                     advice="Instead of mapping the task, write a separate task or DAG for each approval.",
                     code="parameter-wrong",
@@ -106,7 +106,7 @@ class ApprovalTask(RendersNoData, ApprovalOperator):
             if context["ti"].try_number > 1:
                 raise CustodyConflictError(
                     "an earlier try may have requested an approval, and Airflow would display that question again, "
-                    f"even if {self.subject_of_approval.partition(' ')[2]} has changed; no approval was requested",
+                    f"even if the {self.subject_of_approval} has changed; no approval was requested",
                     advice="Start a new run of the DAG.",
                     code="plan-changed",
                 )
@@ -115,8 +115,12 @@ class ApprovalTask(RendersNoData, ApprovalOperator):
         # Store the content of the question now, because the upstream task may run again and return other content before
         # the user responds.
         context["ti"].xcom_push(key=_ASKED, value=dict(question.approved))
-        for each in self.notifiers:
-            self._notify(each, context)
+        for notifier in self.notifiers:
+            try:
+                notifier(context)
+            except Exception:
+                # Do not fail the task, because a later try could not request the approval again.
+                self.log.exception("%s failed. The approval is requested nevertheless.", type(notifier).__name__)
         # The base class must not call the notifiers, because it would do so after storing the question and before the
         # task begins to wait. Airflow loses a response that arrives during this time, so a slow notifier could cause
         # an approval to be lost.
@@ -145,14 +149,3 @@ class ApprovalTask(RendersNoData, ApprovalOperator):
         :param ti: the task instance, ``ti`` in a template.
         """
         return ti.log_url.replace("?", "/required_actions?")
-
-    def _notify(self, notifier: BaseNotifier, context: Context) -> None:
-        """
-        Call a notifier, and log its error if it fails.
-
-        The error does not fail the task, because a later try of the task could not request the approval again.
-        """
-        try:
-            notifier(context)
-        except Exception:
-            self.log.exception("%s failed. The approval is requested nevertheless.", type(notifier).__name__)

@@ -50,7 +50,7 @@ class CustodyApproveWhitelistRequestOperator(ApprovalTask):
     template_fields: Sequence[str] = ("request", *ApprovalTask.inherited_fields)
     template_fields_renderers: ClassVar[dict[str, str]] = {"request": "json"}
     ui_color = "#f5ecd7"
-    subject_of_approval = "a request"
+    subject_of_approval = "request"
 
     def __init__(self, *, request: Mapping[str, object] | XComArg, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -70,7 +70,9 @@ class CustodyApproveWhitelistRequestOperator(ApprovalTask):
         request = expected_by_id([request_id], self.request, consequence="no approval was requested")[request_id]
         fields = {"id": request_id, **request.model_dump(exclude_none=True)}
         # Name a language for the block, because Airflow's page would join the lines of a block without one.
-        rows = [f"{name:<{max(map(len, fields))}}  {_shown(value)}" for name, value in fields.items()]
+        # Escape invisible characters and markup, because a notifier may put the text into HTML.
+        shown = {name: json.dumps(value).translate(_ESCAPES) for name, value in fields.items()}
+        rows = [f"{name:<{max(map(len, fields))}}  {value}" for name, value in shown.items()]
         return Question(
             # The headline does not contain the label, because mail and chat programs would turn a URL in it into a
             # link.
@@ -78,12 +80,3 @@ class CustodyApproveWhitelistRequestOperator(ApprovalTask):
             "\n".join(["```text", *rows, "```", ""]),
             {"request_id": request_id, "request": fields},
         )
-
-
-def _shown(value: object) -> str:
-    """
-    Return a value as JSON on one line, without invisible characters or markup.
-
-    Markup must be removed because a notifier may put the text into HTML.
-    """
-    return json.dumps(value).translate(_ESCAPES)

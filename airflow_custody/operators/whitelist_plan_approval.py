@@ -47,7 +47,7 @@ class CustodyApproveWhitelistPlanOperator(ApprovalTask):
     template_fields: Sequence[str] = ("plan", *ApprovalTask.inherited_fields)
     template_fields_renderers: ClassVar[dict[str, str]] = {"plan": "json"}
     ui_color = "#f5ecd7"
-    subject_of_approval = "a plan"
+    subject_of_approval = "plan"
 
     def __init__(self, *, plan: Mapping[str, object] | str | XComArg, **kwargs: Any) -> None:
         super().__init__(**kwargs)

@@ -65,19 +65,15 @@ def find_requests(rows: Sequence[RequestRow], search: str = "", state: str = "",
     :param number: number of the page, from 1. If there is no such page, the last page is returned. Default 1.
     """
     words = search.casefold().split()
-    found = [row for row in rows if _has_state(row, state) and _has_words(row, words)]
+    found = [row for row in rows if _matches(row, words, state)]
     last = max(1, -(-len(found) // PAGE_ROWS))
     number = min(max(number, 1), last)
     return Page(found[(number - 1) * PAGE_ROWS : number * PAGE_ROWS], len(found), number, last)
 
 
-def _has_state(row: RequestRow, state: str) -> bool:
-    return not state or state in (row.state, row.judged) or (state == "pending" and row.deletion_pending)
-
-
-def _has_words(row: RequestRow, words: Sequence[str]) -> bool:
-    if not words:
-        return True
+def _matches(row: RequestRow, words: Sequence[str], state: str) -> bool:
+    if state and state not in (row.state, row.judged) and not (state == "pending" and row.deletion_pending):
+        return False
     texts = [text.casefold() for text in (row.id, row.label, row.address, row.chain)]
     return all(any(word in text for text in texts) for word in words)
 

@@ -52,7 +52,7 @@ def signed(sandbox: Sandbox) -> list[str]:
 
 @pytest.fixture
 def forged(sandbox: Sandbox) -> list[str]:
-    """Return requests that the service lists as in effect, although nobody has signed them."""
+    """Return requests that the service lists as in effect, although they have no signatures."""
     made = create(sandbox, 2)
     for each in made:
         sandbox.control.set_whitelist_status(each, "APPROVED")

@@ -107,7 +107,7 @@ async def test_a_watcher_that_is_removed_right_after_an_event_keeps_its_cursor(s
 @in_triggerers
 async def test_an_event_fired_when_the_triggerer_ends_moves_no_cursor(sandbox: Sandbox) -> None:
     triggerer, store = await Triggerer.watching(confirms=False)
-    # When the triggerer ends, nobody reads its messages, and then it forgets and stops its shared streams.
+    # When the triggerer ends, its messages are no longer read. Then it stops its shared streams and forgets them.
     store.hangs = True
     groups = dict(triggerer.streams._groups)
     triggerer.streams._groups.clear()

@@ -201,8 +201,8 @@ def status_of(webhook: Mapping[str, object], now: datetime | None = None) -> str
     Return a webhook's status as text.
 
     A webhook that is cooling down after failed deliveries counts as ``enabled``, because it delivers again by itself.
-    The service's word for this state is not published, so it is recognized by the end of the cool-down
-    (``timeoutUntil``).
+    The service's word for this state is not published. Therefore, a webhook counts as cooling down until the time in
+    its field ``timeoutUntil``.
 
     :param webhook: the webhook, as the service sends it.
     :param now: the time; None (default): now.
